@@ -1,0 +1,69 @@
+"""Which array library a computation runs on, and how rows are addressed by label.
+
+Kernels are written against the array API standard: they ask their inputs for a namespace and never
+name a library, so the same lines run on NumPy (the reference), PyTorch or CuPy arrays.
+"""
+
+from __future__ import annotations
+
+import threading
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+from array_api_compat import array_namespace
+
+__all__ = ["Array", "Run", "Scratch", "label_runs", "namespace", "own_label", "tanh_inplace"]
+
+Array = Any  # an array of whichever library the caller brought
+
+namespace = array_namespace
+
+
+class Run(NamedTuple):
+    """Rows ``start:stop`` all carry the label ``label``."""
+
+    label: int
+    start: int
+    stop: int
+
+
+def label_runs(y: np.ndarray) -> list[Run]:
+    """Cut a vector of labels into runs of equal neighbours.
+
+    Rows sorted by label have one run a label, so the score of a row's own label is read with a few slices
+    where a gather over ``(B, k)`` indices would cost as much as the sigmoids do.
+
+    >>> label_runs(np.array([0, 0, 2, 1]))
+    [Run(label=0, start=0, stop=2), Run(label=2, start=2, stop=3), Run(label=1, start=3, stop=4)]
+    """
+    edges = np.concatenate([[0], np.flatnonzero(np.diff(y)) + 1, [len(y)]])
+    return [Run(int(y[a]), int(a), int(b)) for a, b in zip(edges[:-1], edges[1:], strict=True) if a < b]
+
+
+def own_label(A: Array, runs: list[Run]) -> Array:
+    """``alpha_i = A(x_i, y_i)``: from scores ``(B, k, C)`` to ``(B, k)``."""
+    parts = [A[:, run.start : run.stop, run.label] for run in runs]
+    return namespace(A).concat(parts, axis=1)
+
+
+def tanh_inplace(x: Array) -> Array:
+    """``x <- tanh(x)`` without a new array; the standard has no ``out``, but NumPy, CuPy and PyTorch do."""
+    xp = namespace(x)
+    try:
+        return xp.tanh(x, out=x)
+    except TypeError:
+        x[...] = xp.tanh(x)
+        return x
+
+
+class Scratch(threading.local):
+    """One reusable buffer a thread. Fresh arrays of a megabyte cost more in page faults than the tanh that fills them."""
+
+    buffer: Array = None
+
+    def take(self, shape: tuple[int, ...], like: Array) -> Array:
+        """An uninitialised array of this shape, valid until the thread's next `take`."""
+        if self.buffer is None or self.buffer.shape[0] < prod(shape) or self.buffer.dtype != like.dtype:
+            self.buffer = namespace(like).empty((prod(shape),), dtype=like.dtype, device=like.device)
+        return namespace(like).reshape(self.buffer[: prod(shape)], shape)

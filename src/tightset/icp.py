@@ -1,0 +1,249 @@
+"""The inductive conformal predictor: calibrate, p-values, sets. It knows nothing of training.
+
+    p(x, y) = (#{j : alpha_j <= A(x, y)} + 1) / (n + 1),      Gamma(x) = {y : p(x, y) > eps}
+
+over the ``n`` calibration rows of the category of ``(x, y)``: all rows, those of label ``y``, those of the group of
+``x``, or both. A set holds the true label with probability at least ``1 - eps`` if calibration rows and new rows are
+exchangeable, whatever the scores are.
+
+Conventions
+-----------
+scores : (n, C), larger is more typical; y : (n,) integer labels; groups : (n,) hashable values or None.
+Ranks are integers: ``y`` is kept iff ``#{alpha_j <= A} >= floor(eps (n + 1))``, the floor taken of an exact fraction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
+from math import ceil, floor
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+__all__ = ["Calibration", "calibration_rows_needed", "p_values", "rank", "sets", "significance", "threshold"]
+
+_CHUNK = 2**18  # scores looked up at once; bounds the working memory of p-values to a few megabytes
+
+
+def significance(confidence: Any) -> Fraction:
+    """``eps = 1 - confidence`` as the fraction that was meant: 0.9 is nine tenths, not its nearest double.
+
+    >>> significance(0.9), significance(1 - 0.05)
+    (Fraction(1, 10), Fraction(1, 20))
+    """
+    try:
+        level = Fraction(str(confidence)).limit_denominator(10**9)
+    except ValueError:
+        level = Fraction(0)
+    if not 0 < level < 1:
+        raise ValueError(f"confidence must be a number between 0 and 1, such as 0.95; got {confidence!r}")
+    return 1 - level
+
+
+def rank(confidence: Any, n: int) -> int:
+    """``r = floor(eps (n + 1))``: the set is ``{y : A(x, y) >= alpha_(r)}``, and every label if ``r = 0``.
+
+    >>> rank(0.9, 9), rank(0.95, 18), rank(0.95, 19)
+    (1, 0, 1)
+    """
+    return floor(significance(confidence) * (n + 1))
+
+
+def calibration_rows_needed(confidence: Any) -> int:
+    """The least number of calibration rows that can exclude a label: ``ceil(1 / eps) - 1``.
+
+    >>> calibration_rows_needed(0.95), calibration_rows_needed(0.99)
+    (19, 99)
+    """
+    return ceil(1 / significance(confidence)) - 1
+
+
+class Counts(NamedTuple):
+    """For each score, the calibration scores of its category that are below it, at most it, and there at all."""
+
+    below: np.ndarray
+    at_most: np.ndarray
+    n: np.ndarray
+
+
+class Calibration:
+    """Calibration scores of the own labels, sorted by category.
+
+    >>> scores, y = np.array([[3.0, 1.0], [2.0, 5.0], [4.0, 0.0]]), np.array([0, 1, 0])
+    >>> icp = Calibration.of(scores, y)
+    >>> icp.p_values(np.array([[4.0, 1.0]]))
+    array([[0.75, 0.25]])
+    >>> icp.sets(np.array([[4.0, 1.0]]), confidence=0.75)
+    array([[ True, False]])
+    """
+
+    def __init__(self, alphas: dict[tuple[Any, int], np.ndarray], *, by_label: bool, by_group: bool) -> None:
+        self.alphas = alphas
+        self.by_label = by_label
+        self.by_group = by_group
+
+    @classmethod
+    def of(
+        cls,
+        scores: np.ndarray,
+        y: np.ndarray,
+        *,
+        by_label: bool = False,
+        groups: np.ndarray | None = None,
+    ) -> Self:
+        """Calibrate on scores ``(n, C)`` of rows with labels ``y``."""
+        own = scores[np.arange(len(y)), y]
+        alphas = {}
+        for group, members in _members(groups, len(y)):
+            own_group, y_group = own[members], y[members]
+            for label in range(scores.shape[1]) if by_label else [-1]:
+                alphas[group, label] = np.sort(own_group if label < 0 else own_group[y_group == label])
+        return cls(alphas, by_label=by_label, by_group=groups is not None)
+
+    def smallest(self) -> tuple[tuple[Any, int], int]:
+        """The category with the fewest calibration rows, as ``((group, label), rows)``."""
+        key = min(self.alphas, key=lambda k: len(self.alphas[k]))
+        return key, len(self.alphas[key])
+
+    def _categories(
+        self, C: int, rows: int, groups: np.ndarray | None
+    ) -> Iterator[tuple[Any, slice, np.ndarray]]:
+        """(rows, columns, sorted calibration scores) of each category among new rows."""
+        if self.by_group and groups is None:
+            raise ValueError("groups must be given: the predictor was calibrated group by group")
+        nobody = next(iter(self.alphas.values()))[:0]
+        for group, members in _members(groups if self.by_group else None, rows):
+            for label in range(C) if self.by_label else [-1]:
+                columns = slice(None) if label < 0 else slice(label, label + 1)
+                yield members, columns, self.alphas.get((group, label), nobody)
+
+    def thresholds(self, confidence: Any) -> dict[tuple[Any, int], float]:
+        """``alpha_(r)`` of each category, minus infinity where every label must be kept."""
+        return {key: _sorted_threshold(alphas, confidence) for key, alphas in self.alphas.items()}
+
+    def sets(
+        self, scores: np.ndarray, confidence: Any, *, groups: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Prediction sets ``(n, C)`` of bool by one comparison a score, equal to ``p > eps`` in exact arithmetic."""
+        rows, C = scores.shape
+        if not (self.by_label or self.by_group):
+            return scores >= _sorted_threshold(self.alphas[None, -1], confidence)
+        kept = np.empty(scores.shape, dtype=bool)
+        for members, columns, alphas in self._categories(C, rows, groups):
+            kept[members, columns] = scores[members, columns] >= _sorted_threshold(alphas, confidence)
+        return kept
+
+    def counts(self, scores: np.ndarray, *, groups: np.ndarray | None = None, ties: bool = True) -> Counts:
+        """Where the scores stand among the calibration scores, by binary search.
+
+        ``below`` is only worked out where ``ties`` matter; it is ``at_most`` otherwise.
+        """
+        at_most, n = np.empty(scores.shape, dtype=np.int64), np.empty(scores.shape, dtype=np.int64)
+        below = np.empty_like(at_most) if ties else at_most
+        for members, columns, alphas in self._categories(scores.shape[1], len(scores), groups):
+            some = scores[members, columns]
+            n[members, columns] = len(alphas)
+            at_most[members, columns] = np.searchsorted(alphas, some, side="right")
+            if ties:
+                below[members, columns] = np.searchsorted(alphas, some, side="left")
+        return Counts(below, at_most, n)
+
+    def p_values(
+        self,
+        scores: np.ndarray,
+        *,
+        groups: np.ndarray | None = None,
+        smoothing: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """p-values ``(n, C)`` in the dtype of the scores; see `p_values` for ``smoothing``."""
+        return p_values([self], [scores], groups=groups, smoothing=smoothing)
+
+
+def p_values(
+    folds: Sequence[Calibration],
+    scores: Sequence[np.ndarray],
+    *,
+    groups: np.ndarray | None = None,
+    smoothing: np.ndarray | None = None,
+) -> np.ndarray:
+    """p-values of one predictor, or of several that were calibrated on disjoint folds (cross-conformal).
+
+    Plain: ``(at_most + 1) / (n + 1)``. Smoothed, with ``tau (rows,)`` uniform on (0, 1) as ``smoothing``:
+    ``(below + tau (at_most - below + 1)) / (n + 1)``, whose error rate is ``eps`` exactly. Counts of folds add up.
+    """
+    result = np.empty_like(scores[0])
+    for rows, (below, at_most, n) in _chunked_counts(folds, scores, groups, ties=smoothing is not None):
+        top = at_most + 1 if smoothing is None else below + smoothing[rows, None] * (at_most - below + 1)
+        result[rows] = top / (n + 1)
+    return result
+
+
+def sets(
+    folds: Sequence[Calibration],
+    scores: Sequence[np.ndarray],
+    confidence: Any,
+    *,
+    groups: np.ndarray | None = None,
+    smoothing: np.ndarray | None = None,
+) -> np.ndarray:
+    """Sets ``{y : p(x, y) > eps}`` ``(n, C)``, on integer ranks unless they are smoothed."""
+    if smoothing is not None:
+        exact = [np.asarray(some, dtype=np.float64) for some in scores]
+        return p_values(folds, exact, groups=groups, smoothing=smoothing) > float(significance(confidence))
+    if len(folds) == 1:
+        return folds[0].sets(scores[0], confidence, groups=groups)
+    result = np.empty(scores[0].shape, dtype=bool)
+    for rows, (_, at_most, n) in _chunked_counts(folds, scores, groups, ties=False):
+        totals, where = np.unique(n, return_inverse=True)
+        ranks = np.array([rank(confidence, int(total)) for total in totals])
+        result[rows] = at_most >= ranks[where].reshape(n.shape)
+    return result
+
+
+def _chunked_counts(
+    folds: Sequence[Calibration], scores: Sequence[np.ndarray], groups: np.ndarray | None, *, ties: bool
+) -> Iterator[tuple[slice, Counts]]:
+    """Counts added up over the folds, a few rows at a time: never an array of calibration rows x new rows."""
+    total, C = scores[0].shape
+    step = max(1, _CHUNK // C)
+    for start in range(0, total, step):
+        rows = slice(start, min(start + step, total))
+        some_groups = None if groups is None else groups[rows]
+        parts = [
+            fold.counts(own[rows], groups=some_groups, ties=ties) for fold, own in zip(folds, scores, strict=True)
+        ]
+        yield rows, Counts(*(sum(part[1:], part[0]) for part in zip(*parts, strict=True)))
+
+
+def threshold(alphas: np.ndarray, confidence: Any, weight: np.ndarray | None = None) -> float:
+    """``alpha_(r)``, the score from which labels are kept; minus infinity where every label must be.
+
+    With weights each row counts by its weight, and the new row by their mean, so that equal weights give the rule
+    without any. (Only the training ICP is weighted; calibration never is.)
+
+    >>> float(threshold(np.array([5.0, 1.0, 3.0]), 0.5)), float(threshold(np.array([5.0, 1.0, 3.0]), 0.9))
+    (3.0, -inf)
+    """
+    if weight is None:
+        r = rank(confidence, len(alphas))
+        return np.partition(alphas, r - 1)[r - 1] if r > 0 else -np.inf
+    order = np.argsort(alphas)
+    counted = np.cumsum(weight[order] / weight.mean())
+    needed = float(significance(confidence)) * (len(alphas) + 1) - 1
+    return alphas[order[np.searchsorted(counted, needed, side="right")]] if needed >= 0 else -np.inf
+
+
+def _sorted_threshold(alphas: np.ndarray, confidence: Any) -> float:
+    r = rank(confidence, len(alphas))
+    return alphas[r - 1] if r > 0 else -np.inf
+
+
+def _members(groups: np.ndarray | None, rows: int) -> Iterable[tuple[Any, Any]]:
+    """Each group with the indices of its rows; one nameless group of all rows where there are none."""
+    if groups is None:
+        return [(None, slice(None))]
+    names, codes = np.unique(groups, return_inverse=True)
+    order = np.argsort(codes, kind="stable")
+    parts = np.split(order, np.searchsorted(codes[order], np.arange(1, len(names))))
+    return list(zip(names.tolist(), parts, strict=True))

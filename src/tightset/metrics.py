@@ -1,0 +1,144 @@
+"""What sets and p-values are worth: coverage, inefficiency, the criteria of Vovk et al., and paired tests.
+
+Conventions
+-----------
+sets : (n, C) bool; p : (n, C); y : (n,) integer labels. An evaluation is one flat dict, a row of a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import bdtr
+
+from tightset.inefficiency import SIZE, Inefficiency
+
+__all__ = ["Interval", "SignTest", "bootstrap_difference", "evaluate", "sign_test", "vovk_criteria"]
+
+Row = dict[str, Any]
+
+
+def evaluate(
+    sets: np.ndarray,
+    y: np.ndarray,
+    *,
+    confidence: float,
+    p: np.ndarray | None = None,
+    f: Inefficiency = SIZE,
+    labels: Sequence[Any] | None = None,
+) -> Row:
+    """One row: coverage and mean ``f(size)``, the distribution of sizes, coverage by label and by size.
+
+    ``worst_label_gap`` is how far the label covered least falls short of the confidence. With p-values the
+    criteria of Vovk et al. (2016) follow.
+
+    >>> sets = np.array([[True, True], [False, True]])
+    >>> row = evaluate(sets, np.array([0, 0]), confidence=0.9)
+    >>> row["coverage"], row["mean_size"], row["singleton"]
+    (0.5, 1.5, 0.5)
+    """
+    n, C = sets.shape
+    names = range(C) if labels is None else labels
+    size = sets.sum(axis=1)
+    covered = sets[np.arange(n), y]
+    row: Row = {
+        "confidence": float(confidence),
+        "n": n,
+        "coverage": float(covered.mean()),
+        "inefficiency": float(np.mean(f(size.astype(float)))),
+        "mean_size": float(size.mean()),
+        "empty": float((size == 0).mean()),
+        "singleton": float((size == 1).mean()),
+    }
+    by_label = {name: covered[y == c].mean() for c, name in enumerate(names) if (y == c).any()}
+    row["worst_label_gap"] = float(confidence - min(by_label.values()))
+    if p is not None:
+        row |= vovk_criteria(sets, p, y)
+    share = np.bincount(size, minlength=C + 1) / n
+    row |= {f"share_of_size_{w}": float(share[w]) for w in range(C + 1)}
+    row |= {f"coverage_of_size_{w}": float(covered[size == w].mean()) for w in np.unique(size)}
+    row |= {f"coverage_of_label_{name}": float(value) for name, value in by_label.items()}
+    return row
+
+
+def vovk_criteria(sets: np.ndarray, p: np.ndarray, y: np.ndarray) -> Row:
+    """The ten criteria of efficiency of Vovk et al. (2016); each is better when smaller.
+
+    | criterion | mean over rows of |
+    |---|---|
+    | S, N | sum of p-values; size of the set |
+    | U, M | second largest p-value; whether the set has more than one label |
+    | F, E | sum of p-values without the largest; labels beyond the first |
+    | OU, OM | largest p-value of a false label; whether the set holds a false label |
+    | OF, OE | sum of p-values of false labels; false labels in the set |
+    """
+    n, C = p.shape
+    size = sets.sum(axis=1)
+    total = p.sum(axis=1)
+    largest = p.max(axis=1)
+    true = p[np.arange(n), y]
+    false_p = np.where(np.arange(C) == y[:, None], -np.inf, p)
+    false_in_set = size - sets[np.arange(n), y]
+    return {
+        "S": float(total.mean()),
+        "N": float(size.mean()),
+        "U": float(np.partition(p, C - 2, axis=1)[:, C - 2].mean()),
+        "M": float((size > 1).mean()),
+        "F": float((total - largest).mean()),
+        "E": float(np.maximum(size - 1, 0).mean()),
+        "OU": float(false_p.max(axis=1).mean()),
+        "OM": float((false_in_set > 0).mean()),
+        "OF": float((total - true).mean()),
+        "OE": float(false_in_set.mean()),
+    }
+
+
+class SignTest(NamedTuple):
+    """How often each predictor had the smaller set, and the two-sided p-value of a fair coin."""
+
+    first_smaller: int
+    second_smaller: int
+    p_value: float
+
+
+def sign_test(first: np.ndarray, second: np.ndarray) -> SignTest:
+    """The paper's binomial test on paired set sizes ``(n,)``; rows where both are equal say nothing.
+
+    >>> sign_test(np.array([1, 1, 1, 2]), np.array([2, 2, 2, 2]))
+    SignTest(first_smaller=3, second_smaller=0, p_value=0.25)
+    """
+    a, b = int((first < second).sum()), int((second < first).sum())
+    if a + b == 0:
+        return SignTest(0, 0, 1.0)
+    return SignTest(a, b, float(min(1.0, 2 * bdtr(min(a, b), a + b, 0.5))))
+
+
+class Interval(NamedTuple):
+    """A mean difference with its bootstrap interval."""
+
+    difference: float
+    low: float
+    high: float
+
+
+def bootstrap_difference(
+    first: np.ndarray,
+    second: np.ndarray,
+    *,
+    level: float = 0.95,
+    n_resamples: int = 10_000,
+    random_state: Any = None,
+) -> Interval:
+    """Percentile interval of ``mean(first - second)`` for paired rows, such as sizes of two predictors' sets.
+
+    Set sizes take few values, so a resample of the rows is a multinomial draw of the distinct differences.
+    """
+    from sklearn.utils import check_random_state
+
+    values, counts = np.unique(first - second, return_counts=True)
+    n = len(first)
+    draws = check_random_state(random_state).multinomial(n, counts / n, size=n_resamples) @ values / n
+    low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(float(counts @ values / n), float(low), float(high))

@@ -1,0 +1,421 @@
+"""What every conformal classifier of this package shares: rows held aside, calibration, sets, p-values, evaluation.
+
+A subclass says how scores are trained (`_train`) and computed (`_scores`); the guarantee is made here.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.model_selection import check_cv
+from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
+
+from tightset import icp, metrics
+from tightset.icp import Calibration, calibration_rows_needed, significance
+from tightset.inefficiency import as_inefficiency
+
+__all__ = ["ConformalPredictor", "TightsetWarning"]
+
+
+class TightsetWarning(UserWarning):
+    """Something that makes sets valid but larger than they could be, and what to do about it."""
+
+
+class Fold(NamedTuple):
+    """Models trained on some rows and calibrated on others: one of each for every trained level."""
+
+    models: list[Any]
+    calibrations: list[Calibration]
+    record: Any = None
+
+
+class ConformalPredictor(ClassifierMixin, BaseEstimator):
+    """Base of `SCPOClassifier` and `ConformalClassifier`."""
+
+    confidence: Any
+    inefficiency: Any
+    calibration_size: Any
+    label_conditional: bool
+    cv: Any
+    random_state: Any
+    levels_: tuple[Any, ...]
+    classes_: np.ndarray
+    trains_for_level = True
+
+    # ---- what a subclass provides -------------------------------------------------------------------------------
+
+    def _check_rows(self, X: Any, *, reset: bool) -> Any:
+        """Rows in the form that `_train` and `_scores` take."""
+        raise NotImplementedError
+
+    def _train(self, X: Any, y: np.ndarray, sample_weight: np.ndarray | None) -> tuple[list[Any], Any]:
+        """Models for ``levels_`` (one for each, or a single one for all), and a record of how they came about."""
+        raise NotImplementedError
+
+    def _scores(self, model: Any, X: Any) -> np.ndarray:
+        """Conformity scores ``(n, C)``."""
+        raise NotImplementedError
+
+    # ---- fitting ------------------------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        X_cal: Any = None,
+        y_cal: Any = None,
+        groups: Any = None,
+        groups_cal: Any = None,
+    ) -> Any:
+        """Train on some rows and calibrate on others.
+
+        Parameters
+        ----------
+        X, y : rows and labels. Without ``X_cal`` a stratified part of them is held aside for calibration.
+        sample_weight : weights ``(n,)`` for training. Rows of weight 0 are left out; calibration is unweighted,
+            since the guarantee counts rows.
+        X_cal, y_cal : calibration rows of your own; then all of ``X`` trains.
+        groups : a value for each row; coverage then holds within each group (Mondrian), and the prediction methods
+            need ``groups`` too. ``groups_cal`` belongs to ``X_cal``.
+        """
+        self._check_parameters()
+        X = self._check_rows(X, reset=True)
+        y = self._check_labels(X, y)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"y must hold at least two classes to train a classifier; got one class: {self.classes_[0]!r}"
+            )
+        groups = _check_groups(groups, len(codes), "groups")
+        sample_weight = _check_weight(sample_weight, len(codes))
+        used = np.ones(len(codes), dtype=bool) if sample_weight is None else sample_weight > 0
+        if len(np.unique(codes[used])) < 2:
+            raise ValueError("sample_weight leaves only one class with a positive weight; training needs two")
+
+        if X_cal is None and y_cal is None:
+            parts = [
+                (train, (_take(X, held), codes[held], _take(groups, held)))
+                for train, held in self._splits(codes, groups, used)
+            ]
+        else:
+            if self.cv is not None:
+                raise ValueError("cv takes calibration rows from X; give either cv or X_cal, not both")
+            parts = [(np.flatnonzero(used), self._calibration_rows(X_cal, y_cal, groups_cal))]
+        folds = []
+        for train, rows in parts:
+            models, record = self._train(_take(X, train), codes[train], _take(sample_weight, train))
+            folds.append(Fold(models, self._calibrations(models, *rows), record))
+        self.folds_ = folds
+        self._warn_of_few_rows(np.concatenate([rows[1] for _, rows in parts]))
+        return self
+
+    def calibrate(self, X: Any, y: Any, *, groups: Any = None) -> Any:
+        """Calibrate anew on these rows, without training again; they must not have been trained on."""
+        check_is_fitted(self, "folds_")
+        if len(self.folds_) > 1:
+            raise ValueError(
+                "calibrate needs a single trained model, but cv trained one for each fold; fit with cv=None"
+            )
+        rows = self._calibration_rows(X, y, groups)
+        fold = self.folds_[0]
+        self.folds_ = [fold._replace(calibrations=self._calibrations(fold.models, *rows))]
+        self._warn_of_few_rows(rows[1])
+        return self
+
+    def _calibrations(
+        self, models: list[Any], X: Any, y: np.ndarray, groups: np.ndarray | None
+    ) -> list[Calibration]:
+        return [
+            Calibration.of(self._scores(model, X), y, by_label=self.label_conditional, groups=groups)
+            for model in models
+        ]
+
+    def _calibration_rows(self, X: Any, y: Any, groups: Any) -> tuple[Any, np.ndarray, np.ndarray | None]:
+        if X is None or y is None:
+            raise ValueError("X_cal and y_cal belong together: give both or neither")
+        X = self._check_rows(X, reset=False)
+        y = self._encode(X, y, "calibration")
+        return X, y, _check_groups(groups, len(y), "groups of the calibration rows")
+
+    def _splits(
+        self, y: np.ndarray, groups: np.ndarray | None, used: np.ndarray
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
+        """(training rows, calibration rows) of each fold, without the rows of weight zero."""
+        if self.cv is not None:
+            folds = check_cv(self.cv, y, classifier=True).split(np.zeros((len(y), 1)), y, groups)
+            return [(train[used[train]], held[used[held]]) for train, held in folds]
+        rows = np.flatnonzero(used)
+        size = _rows_to_hold(self.calibration_size, len(rows), max(self.levels_, key=float))
+        strata = y[rows]
+        if groups is not None:
+            _, group_of = np.unique(groups[rows], return_inverse=True)
+            _, strata = np.unique(strata + (strata.max() + 1) * group_of, return_inverse=True)
+        train, held = stratified_split(strata, size, check_random_state(self.random_state))
+        return [(rows[train], rows[held])]
+
+    def _warn_of_few_rows(self, y: np.ndarray) -> None:
+        """Say once what makes sets larger than they need be: too few calibration rows, or a label without any."""
+        absent = [str(label) for c, label in enumerate(self.classes_) if not (y == c).any()]
+        if absent and not self.label_conditional:
+            _warn(
+                f"no calibration row has the label {', '.join(absent)}: coverage holds on average over all labels, "
+                "but nothing is known of these; give calibration rows of every label"
+            )
+        strictest = max(self.levels_, key=float)
+        needed = calibration_rows_needed(strictest)
+        few = {
+            key: sum(len(fold.calibrations[0].alphas.get(key, ())) for fold in self.folds_)
+            for fold in self.folds_
+            for key in fold.calibrations[0].alphas
+        }
+        few = {key: rows for key, rows in few.items() if rows < needed}
+        if few:
+            (group, label), rows = min(few.items(), key=lambda item: item[1])
+            where = "calibration has" if group is None else f"group {group!r} has"
+            what = "every set holds all labels"
+            if label >= 0:
+                where, what = f"{where} for label {self.classes_[label]}", "that label stays in every set"
+            _warn(
+                f"{where} {rows} rows, but confidence {strictest} needs {needed} to exclude a label, so {what}"
+                + (f" (and likewise for {len(few) - 1} more)" if len(few) > 1 else "")
+                + "; give more calibration rows or ask for less confidence"
+            )
+
+    # ---- predicting ---------------------------------------------------------------------------------------------
+
+    def predict_set(
+        self,
+        X: Any,
+        *,
+        confidence: Any = None,
+        groups: Any = None,
+        smoothed: bool = False,
+        as_labels: bool = False,
+    ) -> Any:
+        """Prediction sets: bool ``(n, n_classes)``, columns as ``classes_``.
+
+        Parameters
+        ----------
+        confidence : a level or several; by default those of the constructor. Several levels give
+            ``(levels, n, n_classes)``.
+        smoothed : break ties at random, for an error rate of exactly ``1 - confidence``.
+        as_labels : lists of arrays of labels in place of the bool array.
+        """
+        levels, single = self._levels(confidence)
+        X, groups = self._check_new_rows(X, groups)
+        tau = self._smoothing(X, smoothed)
+        sets = [
+            icp.sets(calibrations, scores, level, groups=groups, smoothing=tau)
+            for level, calibrations, scores in self._scored(X, levels)
+        ]
+        if as_labels:
+            lists = [[self.classes_[kept] for kept in one] for one in sets]
+            return lists[0] if single else lists
+        return sets[0] if single else np.stack(sets)
+
+    def predict_p(
+        self, X: Any, *, confidence: Any = None, groups: Any = None, smoothed: bool = False
+    ) -> np.ndarray:
+        """Conformal p-values ``(n, n_classes)``: how unusual each label would be. They are not probabilities.
+
+        A label is in the set at a level if its p-value exceeds ``1 - level``. With several trained levels there is
+        a measure, and so an array of p-values, for each: ``(levels, n, n_classes)``. Sets are decided on whole
+        ranks, so p-values rounded to float32 never move one.
+        """
+        levels, single = self._levels(confidence)
+        X, groups = self._check_new_rows(X, groups)
+        tau = self._smoothing(X, smoothed)
+        found = [
+            icp.p_values(calibrations, scores, groups=groups, smoothing=tau)
+            for _, calibrations, scores in self._scored(X, levels)
+        ]
+        return found[0] if single else np.stack(found)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most conforming label of each row, by the measure of the first level."""
+        levels, _ = self._levels(None)
+        X, _ = self._check_new_rows(X, None, need_groups=False)
+        _, _, scores = self._scored(X, levels[:1])[0]
+        return self.classes_[np.argmax(sum(scores[1:], scores[0]), axis=1)]
+
+    def evaluate(
+        self, X: Any, y: Any, *, confidence: Any = None, groups: Any = None, smoothed: bool = False
+    ) -> Any:
+        """One flat row (a dict) of what `tightset.metrics.evaluate` measures; a list of rows for several levels."""
+        levels, single = self._levels(confidence)
+        X, groups = self._check_new_rows(X, groups)
+        y = self._encode(X, y, "y")
+        tau = self._smoothing(X, smoothed)
+        rows = [
+            metrics.evaluate(
+                icp.sets(calibrations, scores, level, groups=groups, smoothing=tau),
+                y,
+                confidence=level,
+                p=icp.p_values(calibrations, scores, groups=groups, smoothing=tau),
+                f=as_inefficiency(self.inefficiency),
+                labels=self.classes_.tolist(),
+            )
+            for level, calibrations, scores in self._scored(X, levels)
+        ]
+        return rows[0] if single else rows
+
+    def _scored(
+        self, X: Any, levels: Sequence[Any]
+    ) -> list[tuple[Any, list[Calibration], list[np.ndarray]]]:
+        """For each level its calibrations and scores, one of each for every fold."""
+        known: dict[int, list[np.ndarray]] = {}
+        result = []
+        for level in levels:
+            at = self._model_for(level)
+            if at not in known:
+                known[at] = [self._scores(fold.models[at], X) for fold in self.folds_]
+            result.append((level, [fold.calibrations[at] for fold in self.folds_], known[at]))
+        return result
+
+    def _model_for(self, level: Any) -> int:
+        """Which of the trained measures serves a level: its own, or the one trained nearest to it."""
+        if len(self.folds_[0].models) == 1 and not self.trains_for_level:
+            return 0
+        eps = significance(level)
+        trained = [significance(one) for one in self.levels_]
+        if eps in trained:
+            return trained.index(eps)
+        at = int(np.argmin([abs(np.log(float(eps / one))) for one in trained]))
+        _warn(
+            f"no measure was trained for confidence {level}; the one for {self.levels_[at]} is used. The sets are "
+            f"valid but may be larger than need be: fit with confidence={level} for smaller ones"
+        )
+        return at
+
+    # ---- checking -----------------------------------------------------------------------------------------------
+
+    def _levels(self, confidence: Any) -> tuple[list[Any], bool]:
+        """The levels asked for, and whether one was asked for by itself."""
+        asked = self.confidence if confidence is None else confidence
+        single = np.ndim(asked) == 0
+        levels = [asked] if single else list(asked)
+        if not levels:
+            raise ValueError("confidence must name at least one level; got an empty sequence")
+        if len({significance(level) for level in levels}) < len(levels):
+            raise ValueError(f"confidence must not name a level twice; got {asked!r}")
+        return levels, single
+
+    def _check_parameters(self) -> None:
+        self.levels_ = tuple(self._levels(None)[0])
+        as_inefficiency(self.inefficiency)
+
+    def _check_labels(self, X: Any, y: Any) -> np.ndarray:
+        if y is None:
+            raise ValueError("y must be given: this estimator requires y to be passed, but the target y is None")
+        y = column_or_1d(y, warn=True)
+        check_consistent_length(X, y)
+        if y.dtype.kind == "f" and not np.isfinite(y).all():
+            raise ValueError("Input y contains NaN or infinity; labels must be known for every row")
+        check_classification_targets(y)
+        return y
+
+    def _encode(self, X: Any, y: Any, name: str) -> np.ndarray:
+        """Labels as indices of ``classes_``."""
+        y = self._check_labels(X, y)
+        strange = np.setdiff1d(y, self.classes_)
+        if len(strange):
+            raise ValueError(
+                f"{name} has labels that were not in training: {strange[:5].tolist()}; "
+                f"known labels are {self.classes_[:10].tolist()}"
+            )
+        return np.searchsorted(self.classes_, y)
+
+    def _check_new_rows(self, X: Any, groups: Any, *, need_groups: bool = True) -> tuple[Any, np.ndarray | None]:
+        check_is_fitted(self, "folds_")
+        X = self._check_rows(X, reset=False)
+        by_group = self.folds_[0].calibrations[0].by_group
+        if not need_groups:
+            return X, None
+        if by_group and groups is None:
+            raise ValueError("groups must be given: the predictor was calibrated group by group")
+        if groups is not None and not by_group:
+            raise ValueError("groups were given, but the predictor was calibrated without; pass groups to fit too")
+        groups = _check_groups(groups, X.shape[0], "groups")
+        if groups is not None:
+            known = {group for fold in self.folds_ for group, _ in fold.calibrations[0].alphas}
+            unknown = sorted(set(groups.tolist()) - known, key=str)
+            if unknown:
+                _warn(f"no calibration row is of group {unknown[0]!r}: its sets hold every label")
+        return X, groups
+
+    def _smoothing(self, X: Any, smoothed: bool) -> np.ndarray | None:
+        return check_random_state(self.random_state).uniform(size=X.shape[0]) if smoothed else None
+
+
+def stratified_split(
+    strata: np.ndarray, size: int, random_state: np.random.RandomState
+) -> tuple[np.ndarray, np.ndarray]:
+    """Hold ``size`` rows aside, each stratum in proportion; every stratum keeps at least one row to train on."""
+    counts = np.bincount(strata)
+    share = size * counts / counts.sum()
+    hold = np.minimum(np.floor(share).astype(int), np.maximum(counts - 1, 0))
+    while hold.sum() < size and (hold < counts - 1).any():
+        hold[np.argmax(np.where(hold < counts - 1, share - hold, -np.inf))] += 1
+    mixed = random_state.permutation(len(strata))
+    mixed = mixed[np.argsort(strata[mixed], kind="stable")]
+    place = np.arange(len(strata)) - np.repeat(np.cumsum(counts) - counts, counts)
+    held = place < np.repeat(hold, counts)
+    return np.sort(mixed[~held]), np.sort(mixed[held])
+
+
+def _rows_to_hold(calibration_size: Any, n: int, strictest: Any) -> int:
+    """How many rows to hold aside: a quarter by default, more (up to half) if the level could not be met with it."""
+    if calibration_size is None:
+        return max(min(max(round(n / 4), calibration_rows_needed(strictest)), n // 2), 1)
+    if isinstance(calibration_size, (int, np.integer)) and not isinstance(calibration_size, bool):
+        rows = int(calibration_size)
+    elif isinstance(calibration_size, (float, np.floating)) and 0 < calibration_size < 1:
+        rows = max(round(n * float(calibration_size)), 1)
+    else:
+        rows = 0
+    if not 0 < rows < n:
+        raise ValueError(
+            f"calibration_size must be a fraction between 0 and 1 or a number of rows from 1 to {n - 1}; "
+            f"got {calibration_size!r}"
+        )
+    return rows
+
+
+def _check_weight(sample_weight: Any, n: int) -> np.ndarray | None:
+    if sample_weight is None:
+        return None
+    weight = np.asarray(sample_weight, dtype=np.float64)
+    if weight.ndim == 0:
+        weight = np.full(n, float(weight))
+    if weight.shape != (n,):
+        raise ValueError(f"sample_weight must have one number for each of the {n} rows; got shape {weight.shape}")
+    if not (np.isfinite(weight).all() and (weight >= 0).all()):
+        raise ValueError("sample_weight must be finite and not negative")
+    if not weight.any():
+        raise ValueError("sample_weight is zero for every row; at least one row of each of two classes must count")
+    return weight
+
+
+def _check_groups(groups: Any, n: int, name: str) -> np.ndarray | None:
+    if groups is None:
+        return None
+    groups = np.asarray(groups)
+    if groups.shape != (n,):
+        raise ValueError(f"{name} must have one value for each of the {n} rows; got shape {groups.shape}")
+    return groups
+
+
+def _take(rows: Any, index: np.ndarray) -> Any:
+    return None if rows is None else _safe_indexing(rows, index)
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, TightsetWarning, stacklevel=4)
