@@ -7,6 +7,7 @@ name a library, so the same lines run on NumPy (the reference), PyTorch or CuPy 
 from __future__ import annotations
 
 import threading
+from itertools import pairwise
 from math import prod
 from typing import Any, NamedTuple
 
@@ -38,7 +39,7 @@ def label_runs(y: np.ndarray) -> list[Run]:
     [Run(label=0, start=0, stop=2), Run(label=2, start=2, stop=3), Run(label=1, start=3, stop=4)]
     """
     edges = np.concatenate([[0], np.flatnonzero(np.diff(y)) + 1, [len(y)]])
-    return [Run(int(y[a]), int(a), int(b)) for a, b in zip(edges[:-1], edges[1:], strict=True) if a < b]
+    return [Run(int(y[a]), int(a), int(b)) for a, b in pairwise(edges) if a < b]
 
 
 def own_label(A: Array, runs: list[Run]) -> Array:
@@ -58,7 +59,7 @@ def tanh_inplace(x: Array) -> Array:
 
 
 class Scratch(threading.local):
-    """One reusable buffer a thread. Fresh arrays of a megabyte cost more in page faults than the tanh that fills them."""
+    """One reusable buffer a thread: fresh megabytes cost more in page faults than the tanh that fills them."""
 
     buffer: Array = None
 

@@ -45,8 +45,8 @@ class SCPOClassifier(ConformalPredictor):
     label_conditional : make coverage hold for each label, not only on average.
     cv : None, or folds as in scikit-learn: cross-conformal prediction. Every row calibrates and none is held aside;
         the guarantee is then approximate (in theory ``1 - 2 eps``; in practice close to ``1 - eps``).
-    keep_trace : keep the loss of every candidate at every step in ``traces_``, one array ``(steps, candidates)`` a
-        fold.
+    keep_trace : keep the loss of every candidate at every step: ``traces_[fold][level]`` is an array
+        ``(steps, candidates)``.
     random_state : for the rows held aside and for smoothing. Same seed, same bits.
     n_jobs : threads; all cores by default. The result does not depend on it.
     verbose : show a progress bar.
@@ -114,7 +114,7 @@ class SCPOClassifier(ConformalPredictor):
         The grid's penalties are 10, 100, 500, 1000 and 5000. The text prints 10000 in place of 1000, but its tables
         choose 1000 and never 10000, and five values make the 400 runs a data set that it counts.
         """
-        settings = {
+        settings: dict[str, Any] = {
             "penalty": (10, 100, 500, 1000, 5000),
             "sharpness": (1, 2, 5, 10),
             "learning_rate": (1, 10, 100, 1000),
@@ -132,15 +132,18 @@ class SCPOClassifier(ConformalPredictor):
 
     @property
     def selection_(self) -> dict[str, np.ndarray]:
-        tables = [fold.record.table for fold in self.folds_]
-        fold = np.repeat(np.arange(len(tables)), [len(table["loss"]) for table in tables])
-        return {"fold": fold} | {name: np.concatenate([t[name] for t in tables]) for name in tables[0]}
+        tables = [
+            {"fold": np.full(len(found.table["loss"]), at)} | found.table
+            for at, fold in enumerate(self.folds_)
+            for found in fold.record
+        ]
+        return {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
 
     @property
-    def traces_(self) -> list[np.ndarray]:
+    def traces_(self) -> list[list[np.ndarray]]:
         if not self.keep_trace:
             raise AttributeError("traces_ are kept only by SCPOClassifier(keep_trace=True)")
-        return [fold.record.trace for fold in self.folds_]
+        return [[found.trace for found in fold.record] for fold in self.folds_]
 
     @property
     def n_iter_(self) -> int:
@@ -163,39 +166,41 @@ class SCPOClassifier(ConformalPredictor):
             ("selection", SELECTIONS),
         ):
             if getattr(self, name) not in allowed:
-                raise ValueError(
-                    f"{name} must be one of {', '.join(map(repr, allowed))}; got {getattr(self, name)!r}"
-                )
+                raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {getattr(self, name)!r}")
         if not (isinstance(self.max_iter, (int, np.integer)) and self.max_iter > 0):
             raise ValueError(f"max_iter must be a positive whole number; got {self.max_iter!r}")
         if not self.tol >= 0:
             raise ValueError(f"tol must be zero or a positive number; got {self.tol!r}")
 
-    def _train(self, X: Any, y: np.ndarray, sample_weight: np.ndarray | None) -> tuple[list[LinearModel], Chosen]:
+    def _train(self, X: Any, y: np.ndarray, sample_weight: np.ndarray | None) -> tuple[list[LinearModel], list[Chosen]]:
         scaling = Scaling.of(X, sample_weight)
         Z, centre = scaling.apply(X)
-        with training_bar("training", self.max_iter, show=bool(self.verbose)) as callback:
-            chosen = grid_search(
-                Z,
-                y,
-                len(self.classes_),
-                confidences=self.levels_,
-                penalties=np.atleast_1d(self.penalty),
-                sharpnesses=np.atleast_1d(self.sharpness),
-                learning_rates=np.atleast_1d(self.learning_rate),
-                sample_weight=sample_weight,
-                centre=centre,
-                f=as_inefficiency(self.inefficiency),
-                form=self.loss_form,
-                optimiser=self.optimiser,
-                selection=self.selection,
-                max_iter=self.max_iter,
-                tol=self.tol,
-                keep_trace=self.keep_trace,
-                n_jobs=self.n_jobs,
-                callback=callback,
-            )
-        return [LinearModel(scaling, theta.astype(X.dtype)) for theta in chosen.theta], chosen
+        searches = []
+        for level in self.levels_:
+            with training_bar(f"confidence {level}", self.max_iter, show=bool(self.verbose)) as callback:
+                searches.append(
+                    grid_search(
+                        Z,
+                        y,
+                        len(self.classes_),
+                        confidence=level,
+                        penalties=np.atleast_1d(self.penalty),
+                        sharpnesses=np.atleast_1d(self.sharpness),
+                        learning_rates=np.atleast_1d(self.learning_rate),
+                        sample_weight=sample_weight,
+                        centre=centre,
+                        f=as_inefficiency(self.inefficiency),
+                        form=self.loss_form,
+                        optimiser=self.optimiser,
+                        selection=self.selection,
+                        max_iter=self.max_iter,
+                        tol=self.tol,
+                        keep_trace=self.keep_trace,
+                        n_jobs=self.n_jobs,
+                        callback=callback,
+                    )
+                )
+        return [LinearModel(scaling, found.theta.astype(X.dtype)) for found in searches], searches
 
     def _scores(self, model: LinearModel, X: Any) -> np.ndarray:
         return model.scores(X)
@@ -257,7 +262,8 @@ class ConformalClassifier(ConformalPredictor):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None, **rows: Any) -> Self:
         if not (self.prefit or isinstance(self.estimator, FrozenEstimator)):
-            return super().fit(X, y, sample_weight, groups=groups, **rows)
+            super().fit(X, y, sample_weight, groups=groups, **rows)
+            return self
         if sample_weight is not None or rows:
             raise ValueError(
                 "a prefit estimator is not trained: give fit nothing but the calibration rows, as X, y and groups"
@@ -265,9 +271,9 @@ class ConformalClassifier(ConformalPredictor):
         self._check_parameters()
         check_is_fitted(self.estimator)
         self.classes_ = np.unique(self.estimator.classes_)
-        rows = self._calibration_rows(self._check_rows(X, reset=True), y, groups)
-        self.folds_ = [Fold([self.estimator], self._calibrations([self.estimator], *rows))]
-        self._warn_of_few_rows(rows[1])
+        calibration = self._calibration_rows(self._check_rows(X, reset=True), y, groups)
+        self.folds_ = [Fold([self.estimator], self._calibrations([self.estimator], *calibration))]
+        self._warn_of_few_rows(calibration[1])
         return self
 
     fit.__doc__ = ConformalPredictor.fit.__doc__

@@ -95,25 +95,18 @@ class Calibration:
         """Calibrate on scores ``(n, C)`` of rows with labels ``y``."""
         own = scores[np.arange(len(y)), y]
         alphas = {}
-        for group, members in _members(groups, len(y)):
+        for group, members in _members(groups):
             own_group, y_group = own[members], y[members]
             for label in range(scores.shape[1]) if by_label else [-1]:
                 alphas[group, label] = np.sort(own_group if label < 0 else own_group[y_group == label])
         return cls(alphas, by_label=by_label, by_group=groups is not None)
 
-    def smallest(self) -> tuple[tuple[Any, int], int]:
-        """The category with the fewest calibration rows, as ``((group, label), rows)``."""
-        key = min(self.alphas, key=lambda k: len(self.alphas[k]))
-        return key, len(self.alphas[key])
-
-    def _categories(
-        self, C: int, rows: int, groups: np.ndarray | None
-    ) -> Iterator[tuple[Any, slice, np.ndarray]]:
+    def _categories(self, C: int, groups: np.ndarray | None) -> Iterator[tuple[Any, slice, np.ndarray]]:
         """(rows, columns, sorted calibration scores) of each category among new rows."""
         if self.by_group and groups is None:
             raise ValueError("groups must be given: the predictor was calibrated group by group")
         nobody = next(iter(self.alphas.values()))[:0]
-        for group, members in _members(groups if self.by_group else None, rows):
+        for group, members in _members(groups if self.by_group else None):
             for label in range(C) if self.by_label else [-1]:
                 columns = slice(None) if label < 0 else slice(label, label + 1)
                 yield members, columns, self.alphas.get((group, label), nobody)
@@ -122,15 +115,12 @@ class Calibration:
         """``alpha_(r)`` of each category, minus infinity where every label must be kept."""
         return {key: _sorted_threshold(alphas, confidence) for key, alphas in self.alphas.items()}
 
-    def sets(
-        self, scores: np.ndarray, confidence: Any, *, groups: np.ndarray | None = None
-    ) -> np.ndarray:
+    def sets(self, scores: np.ndarray, confidence: Any, *, groups: np.ndarray | None = None) -> np.ndarray:
         """Prediction sets ``(n, C)`` of bool by one comparison a score, equal to ``p > eps`` in exact arithmetic."""
-        rows, C = scores.shape
         if not (self.by_label or self.by_group):
             return scores >= _sorted_threshold(self.alphas[None, -1], confidence)
         kept = np.empty(scores.shape, dtype=bool)
-        for members, columns, alphas in self._categories(C, rows, groups):
+        for members, columns, alphas in self._categories(scores.shape[1], groups):
             kept[members, columns] = scores[members, columns] >= _sorted_threshold(alphas, confidence)
         return kept
 
@@ -141,7 +131,7 @@ class Calibration:
         """
         at_most, n = np.empty(scores.shape, dtype=np.int64), np.empty(scores.shape, dtype=np.int64)
         below = np.empty_like(at_most) if ties else at_most
-        for members, columns, alphas in self._categories(scores.shape[1], len(scores), groups):
+        for members, columns, alphas in self._categories(scores.shape[1], groups):
             some = scores[members, columns]
             n[members, columns] = len(alphas)
             at_most[members, columns] = np.searchsorted(alphas, some, side="right")
@@ -210,9 +200,7 @@ def _chunked_counts(
     for start in range(0, total, step):
         rows = slice(start, min(start + step, total))
         some_groups = None if groups is None else groups[rows]
-        parts = [
-            fold.counts(own[rows], groups=some_groups, ties=ties) for fold, own in zip(folds, scores, strict=True)
-        ]
+        parts = [fold.counts(own[rows], groups=some_groups, ties=ties) for fold, own in zip(folds, scores, strict=True)]
         yield rows, Counts(*(sum(part[1:], part[0]) for part in zip(*parts, strict=True)))
 
 
@@ -239,7 +227,7 @@ def _sorted_threshold(alphas: np.ndarray, confidence: Any) -> float:
     return alphas[r - 1] if r > 0 else -np.inf
 
 
-def _members(groups: np.ndarray | None, rows: int) -> Iterable[tuple[Any, Any]]:
+def _members(groups: np.ndarray | None) -> Iterable[tuple[Any, Any]]:
     """Each group with the indices of its rows; one nameless group of all rows where there are none."""
     if groups is None:
         return [(None, slice(None))]

@@ -26,10 +26,6 @@ class Linear:
     array([[[ 2.5, -2. ]]])
     """
 
-    def n_parameters(self, m: int, C: int) -> tuple[int, int]:
-        """Shape of one candidate's parameters."""
-        return m, C
-
     def scores(self, X: Array, theta: Array, scratch: Scratch | None = None) -> Array:
         """``A (B, k, C)``; in the thread's scratch memory if there is one."""
         B, m, C = theta.shape
@@ -43,17 +39,19 @@ class Linear:
             product = xp.matmul(stacked, X.T, out=scratch.take((B * C, X.shape[0]), theta))
         return xp.permute_dims(xp.reshape(product, (B, C, X.shape[0])), (0, 2, 1))
 
-    def pullback(self, X: Array, dA: Array) -> Array:
+    def pullback(self, X: Array, dA: Array, scratch: Scratch | None = None) -> Array:
         B, k, C = dA.shape
         xp = namespace(dA)
         stacked = xp.reshape(xp.permute_dims(dA, (0, 2, 1)), (B * C, k))
-        product = (X.T @ stacked.T).T if sparse.issparse(X) else stacked @ X
+        if sparse.issparse(X):
+            product = (X.T @ stacked.T).T
+        elif scratch is None:
+            product = stacked @ X
+        else:
+            product = xp.matmul(stacked, X, out=scratch.take((B * C, X.shape[1]), dA))
         return xp.permute_dims(xp.reshape(product, (B, C, X.shape[1])), (0, 2, 1))
 
-    def pullback_own(self, X: Array, runs: list[Run], d_own: Array, C: int) -> Array:
-        """Pull back a derivative ``d_own (B, k)`` that is with respect to the scores of the own labels only."""
-        xp = namespace(d_own)
-        gradient = xp.zeros((d_own.shape[0], X.shape[1], C), dtype=d_own.dtype, device=d_own.device)
+    def add_own(self, gradient: Array, X: Array, runs: list[Run], d_own: Array) -> None:
+        """Add to ``gradient`` the pull-back of ``d_own (B, k)``, the derivative by the scores of the own labels."""
         for label, start, stop in runs:
             gradient[:, :, label] += d_own[:, start:stop] @ X[start:stop]
-        return gradient

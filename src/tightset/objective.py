@@ -12,7 +12,8 @@ the exact gradient for any cut into blocks.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol, Self
+from functools import reduce
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -67,9 +68,7 @@ class Penalised:
 
     def take(self, candidates: Array) -> Self:
         """The objective of some of the candidates."""
-        return replace(
-            self, eps=self.eps[candidates], lam=self.lam[candidates], gamma=self.gamma[candidates]
-        )
+        return replace(self, eps=self.eps[candidates], lam=self.lam[candidates], gamma=self.gamma[candidates])
 
     def block(
         self, A: Array, runs: list[Run], weight: Array | None = None, *, overwrite: bool = False
@@ -111,9 +110,7 @@ class Penalised:
         a = -slope * self.gamma / (4 * sums.weight)
         return value, a, a * 2 * self.lam * V
 
-    def value_and_gradient(
-        self, A: Array, y: np.ndarray, weight: Array | None = None
-    ) -> tuple[Array, Array]:
+    def value_and_gradient(self, A: Array, y: np.ndarray, weight: Array | None = None) -> tuple[Array, Array]:
         """Loss ``(B,)`` and ``dL/dA (B, k, C)`` for scores that are all at hand."""
         runs = label_runs(y)
         sums, dA, d_own = self.block(A, runs, weight)
@@ -139,8 +136,8 @@ class Measure(Protocol):
     """What the objective asks of a conformity measure; see `tightset.measures`."""
 
     def scores(self, X: Array, theta: Array, scratch: Scratch | None = None) -> Array: ...
-    def pullback(self, X: Array, dA: Array) -> Array: ...
-    def pullback_own(self, X: Array, runs: list[Run], d_own: Array, C: int) -> Array: ...
+    def pullback(self, X: Array, dA: Array, scratch: Scratch | None = None) -> Array: ...
+    def add_own(self, gradient: Array, X: Array, runs: list[Run], d_own: Array) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -156,37 +153,47 @@ class Surrogate:
     objective: Penalised
     centre: Array | None = None
     candidates: Array | None = None
-    scratch: Scratch = field(default_factory=Scratch)
+    score_scratch: Scratch = field(default_factory=Scratch)
+    gradient_scratch: Scratch = field(default_factory=Scratch)
 
     def take(self, candidates: Array) -> Self:
         return replace(self, objective=self.objective.take(candidates), candidates=candidates)
 
     def __call__(self, theta: Array) -> tuple[Array, Array]:
-        C = theta.shape[-1]
+        xp = namespace(theta)
         if self.centre is not None:
             theta = theta.copy()
             theta[:, -1] -= self.centre @ theta[:, :-1]
 
-        def part(block: Block) -> tuple[Sums, Array, Array]:
-            weight = block.weight
-            if weight is not None and weight.ndim == 2 and self.candidates is not None:
-                weight = weight[self.candidates]
-            A = self.measure.scores(block.X, theta, self.scratch)
-            sums, dF, dV = self.objective.block(A, block.runs, weight, overwrite=True)
-            return (
-                sums,
-                self.measure.pullback(block.X, dF),
-                self.measure.pullback_own(block.X, block.runs, dV, C),
-            )
+        @np.errstate(all="ignore")  # as in `minimise`; a thread does not inherit it
+        def lane(blocks: list[Block]) -> Any:
+            total: Any = None
+            for block in blocks:
+                weight = block.weight
+                if weight is not None and weight.ndim == 2 and self.candidates is not None:
+                    weight = weight[self.candidates]
+                A = self.measure.scores(block.X, theta, self.score_scratch)
+                sums, dF, dV = self.objective.block(A, block.runs, weight, overwrite=True)
+                pulled = self.measure.pullback(block.X, dF, self.gradient_scratch)
+                if total is None:  # the sum starts as a copy: scratch memory is reused
+                    total = (sums, pulled + 0, xp.zeros_like(pulled))
+                else:
+                    total = _add(total, (sums, pulled, 0))
+                self.measure.add_own(total[2], block.X, block.runs, dV)
+            return total
 
-        parts = self.rows.map(part)
-        sums, gradient_F, gradient_V = next(parts)
-        for more, more_F, more_V in parts:
-            sums = Sums(*(x + y for x, y in zip(sums, more, strict=True)))
-            gradient_F += more_F
-            gradient_V += more_V
+        sums, gradient_F, gradient_V = reduce(_add, self.rows.map(lane))
         loss, a, b = self.objective.combine(sums)
         gradient = a[:, None, None] * gradient_F + b[:, None, None] * gradient_V
         if self.centre is not None:
             gradient[:, :-1] -= self.centre[:, None] * gradient[:, -1:]
         return loss, gradient
+
+
+def _add(total: tuple[Sums, Array, Array], more: tuple[Sums, Array, Array]) -> tuple[Sums, Array, Array]:
+    """Sums and pulled-back derivatives of two parts of the rows; the first part's arrays are reused."""
+    sums = Sums(*(x + y for x, y in zip(total[0], more[0], strict=True)))
+    gradient_F, gradient_V = total[1:]
+    gradient_F += more[1]
+    gradient_V += more[2]
+    return sums, gradient_F, gradient_V

@@ -35,7 +35,7 @@ class GradientDescent(NamedTuple):
 
     rate: Array
 
-    def init(self, theta: Array) -> tuple[()]:
+    def init(self, theta: Array) -> tuple[()]:  # noqa: ARG002 - no memory
         return ()
 
     def update(self, gradient: Array, state: tuple[()]) -> tuple[Array, tuple[()]]:
@@ -46,7 +46,7 @@ class GradientDescent(NamedTuple):
 
 
 class AdamState(NamedTuple):
-    count: int
+    steps: int
     mean: Array
     square: Array
 
@@ -65,7 +65,7 @@ class Adam(NamedTuple):
 
     def update(self, gradient: Array, state: AdamState) -> tuple[Array, AdamState]:
         b1, b2 = self.decay_mean, self.decay_square
-        count = state.count + 1
+        count = state.steps + 1
         mean = b1 * state.mean + (1 - b1) * gradient
         square = b2 * state.square + (1 - b2) * gradient**2
         size = (square / (1 - b2**count)) ** 0.5 + self.eps
@@ -73,7 +73,7 @@ class Adam(NamedTuple):
         return step, AdamState(count, mean, square)
 
     def take(self, state: AdamState, keep: Array) -> tuple[Self, AdamState]:
-        kept = AdamState(state.count, state.mean[keep], state.square[keep])
+        kept = AdamState(state.steps, state.mean[keep], state.square[keep])
         return self._replace(rate=self.rate[keep]), kept
 
 
@@ -130,8 +130,9 @@ def minimise(
     current = problem
 
     for iteration in range(1, max_iter + 1):
-        loss, gradient = current(theta)
-        step, state = optimiser.update(gradient, state)
+        with np.errstate(all="ignore"):  # a candidate that overflows is reported by its status
+            loss, gradient = current(theta)
+            step, state = optimiser.update(gradient, state)
         size = xp.max(xp.reshape(xp.abs(step), (len(active), -1)), axis=1)
         scale = xp.max(xp.reshape(xp.abs(theta), (len(active), -1)), axis=1)
         failed = np.asarray(~(xp.isfinite(loss) & xp.isfinite(size)))

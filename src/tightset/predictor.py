@@ -5,7 +5,6 @@ A subclass says how scores are trained (`_train`) and computed (`_scores`); the 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -17,14 +16,11 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
 from tightset import icp, metrics
+from tightset.checking import check_groups, check_weight, rows_to_hold, stratified_split, warn
 from tightset.icp import Calibration, calibration_rows_needed, significance
 from tightset.inefficiency import as_inefficiency
 
-__all__ = ["ConformalPredictor", "TightsetWarning"]
-
-
-class TightsetWarning(UserWarning):
-    """Something that makes sets valid but larger than they could be, and what to do about it."""
+__all__ = ["ConformalPredictor", "Fold"]
 
 
 class Fold(NamedTuple):
@@ -79,12 +75,15 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X, y : rows and labels. Without ``X_cal`` a stratified part of them is held aside for calibration.
+        X : rows.
+        y : their labels. Without ``X_cal`` a stratified part of the rows is held aside for calibration.
         sample_weight : weights ``(n,)`` for training. Rows of weight 0 are left out; calibration is unweighted,
             since the guarantee counts rows.
-        X_cal, y_cal : calibration rows of your own; then all of ``X`` trains.
+        X_cal : calibration rows of your own; then all of ``X`` trains.
+        y_cal : their labels.
         groups : a value for each row; coverage then holds within each group (Mondrian), and the prediction methods
-            need ``groups`` too. ``groups_cal`` belongs to ``X_cal``.
+            need ``groups`` too.
+        groups_cal : the groups of ``X_cal``.
         """
         self._check_parameters()
         X = self._check_rows(X, reset=True)
@@ -92,10 +91,10 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator):
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(
-                f"y must hold at least two classes to train a classifier; got one class: {self.classes_[0]!r}"
+                f"y must hold at least two classes to train a classifier; got one class: {self.classes_[0]}"
             )
-        groups = _check_groups(groups, len(codes), "groups")
-        sample_weight = _check_weight(sample_weight, len(codes))
+        groups = check_groups(groups, len(codes), "groups")
+        sample_weight = check_weight(sample_weight, len(codes))
         used = np.ones(len(codes), dtype=bool) if sample_weight is None else sample_weight > 0
         if len(np.unique(codes[used])) < 2:
             raise ValueError("sample_weight leaves only one class with a positive weight; training needs two")
@@ -130,9 +129,7 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator):
         self._warn_of_few_rows(rows[1])
         return self
 
-    def _calibrations(
-        self, models: list[Any], X: Any, y: np.ndarray, groups: np.ndarray | None
-    ) -> list[Calibration]:
+    def _calibrations(self, models: list[Any], X: Any, y: np.ndarray, groups: np.ndarray | None) -> list[Calibration]:
         return [
             Calibration.of(self._scores(model, X), y, by_label=self.label_conditional, groups=groups)
             for model in models
@@ -143,7 +140,7 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator):
             raise ValueError("X_cal and y_cal belong together: give both or neither")
         X = self._check_rows(X, reset=False)
         y = self._encode(X, y, "calibration")
-        return X, y, _check_groups(groups, len(y), "groups of the calibration rows")
+        return X, y, check_groups(groups, len(y), "groups of the calibration rows")
 
     def _splits(
         self, y: np.ndarray, groups: np.ndarray | None, used: np.ndarray
@@ -153,7 +150,7 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator):
             folds = check_cv(self.cv, y, classifier=True).split(np.zeros((len(y), 1)), y, groups)
             return [(train[used[train]], held[used[held]]) for train, held in folds]
         rows = np.flatnonzero(used)
-        size = _rows_to_hold(self.calibration_size, len(rows), max(self.levels_, key=float))
+        size = rows_to_hold(self.calibration_size, len(rows), max(self.levels_, key=float))
         strata = y[rows]
         if groups is not None:
             _, group_of = np.unique(groups[rows], return_inverse=True)
@@ -165,7 +162,7 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator):
         """Say once what makes sets larger than they need be: too few calibration rows, or a label without any."""
         absent = [str(label) for c, label in enumerate(self.classes_) if not (y == c).any()]
         if absent and not self.label_conditional:
-            _warn(
+            warn(
                 f"no calibration row has the label {', '.join(absent)}: coverage holds on average over all labels, "
                 "but nothing is known of these; give calibration rows of every label"
             )
@@ -183,7 +180,7 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator):
             what = "every set holds all labels"
             if label >= 0:
                 where, what = f"{where} for label {self.classes_[label]}", "that label stays in every set"
-            _warn(
+            warn(
                 f"{where} {rows} rows, but confidence {strictest} needs {needed} to exclude a label, so {what}"
                 + (f" (and likewise for {len(few) - 1} more)" if len(few) > 1 else "")
                 + "; give more calibration rows or ask for less confidence"
@@ -204,8 +201,10 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
+        X : rows.
         confidence : a level or several; by default those of the constructor. Several levels give
             ``(levels, n, n_classes)``.
+        groups : the group of each row, if the predictor was calibrated group by group.
         smoothed : break ties at random, for an error rate of exactly ``1 - confidence``.
         as_labels : lists of arrays of labels in place of the bool array.
         """
@@ -221,9 +220,7 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator):
             return lists[0] if single else lists
         return sets[0] if single else np.stack(sets)
 
-    def predict_p(
-        self, X: Any, *, confidence: Any = None, groups: Any = None, smoothed: bool = False
-    ) -> np.ndarray:
+    def predict_p(self, X: Any, *, confidence: Any = None, groups: Any = None, smoothed: bool = False) -> np.ndarray:
         """Conformal p-values ``(n, n_classes)``: how unusual each label would be. They are not probabilities.
 
         A label is in the set at a level if its p-value exceeds ``1 - level``. With several trained levels there is
@@ -244,11 +241,10 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator):
         levels, _ = self._levels(None)
         X, _ = self._check_new_rows(X, None, need_groups=False)
         _, _, scores = self._scored(X, levels[:1])[0]
-        return self.classes_[np.argmax(sum(scores[1:], scores[0]), axis=1)]
+        best: np.ndarray = self.classes_[np.argmax(sum(scores[1:], scores[0]), axis=1)]
+        return best
 
-    def evaluate(
-        self, X: Any, y: Any, *, confidence: Any = None, groups: Any = None, smoothed: bool = False
-    ) -> Any:
+    def evaluate(self, X: Any, y: Any, *, confidence: Any = None, groups: Any = None, smoothed: bool = False) -> Any:
         """One flat row (a dict) of what `tightset.metrics.evaluate` measures; a list of rows for several levels."""
         levels, single = self._levels(confidence)
         X, groups = self._check_new_rows(X, groups)
@@ -267,9 +263,7 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator):
         ]
         return rows[0] if single else rows
 
-    def _scored(
-        self, X: Any, levels: Sequence[Any]
-    ) -> list[tuple[Any, list[Calibration], list[np.ndarray]]]:
+    def _scored(self, X: Any, levels: Sequence[Any]) -> list[tuple[Any, list[Calibration], list[np.ndarray]]]:
         """For each level its calibrations and scores, one of each for every fold."""
         known: dict[int, list[np.ndarray]] = {}
         result = []
@@ -288,8 +282,8 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator):
         trained = [significance(one) for one in self.levels_]
         if eps in trained:
             return trained.index(eps)
-        at = int(np.argmin([abs(np.log(float(eps / one))) for one in trained]))
-        _warn(
+        at = min(range(len(trained)), key=lambda i: (max(eps / trained[i], trained[i] / eps), trained[i]))
+        warn(
             f"no measure was trained for confidence {level}; the one for {self.levels_[at]} is used. The sets are "
             f"valid but may be larger than need be: fit with confidence={level} for smaller ones"
         )
@@ -312,7 +306,7 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator):
         self.levels_ = tuple(self._levels(None)[0])
         as_inefficiency(self.inefficiency)
 
-    def _check_labels(self, X: Any, y: Any) -> np.ndarray:
+    def _check_labels(self, X: Any, y: Any) -> Any:
         if y is None:
             raise ValueError("y must be given: this estimator requires y to be passed, but the target y is None")
         y = column_or_1d(y, warn=True)
@@ -331,7 +325,8 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator):
                 f"{name} has labels that were not in training: {strange[:5].tolist()}; "
                 f"known labels are {self.classes_[:10].tolist()}"
             )
-        return np.searchsorted(self.classes_, y)
+        codes: np.ndarray = np.searchsorted(self.classes_, y)
+        return codes
 
     def _check_new_rows(self, X: Any, groups: Any, *, need_groups: bool = True) -> tuple[Any, np.ndarray | None]:
         check_is_fitted(self, "folds_")
@@ -343,79 +338,17 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator):
             raise ValueError("groups must be given: the predictor was calibrated group by group")
         if groups is not None and not by_group:
             raise ValueError("groups were given, but the predictor was calibrated without; pass groups to fit too")
-        groups = _check_groups(groups, X.shape[0], "groups")
+        groups = check_groups(groups, X.shape[0], "groups")
         if groups is not None:
             known = {group for fold in self.folds_ for group, _ in fold.calibrations[0].alphas}
             unknown = sorted(set(groups.tolist()) - known, key=str)
             if unknown:
-                _warn(f"no calibration row is of group {unknown[0]!r}: its sets hold every label")
+                warn(f"no calibration row is of group {unknown[0]!r}: its sets hold every label")
         return X, groups
 
     def _smoothing(self, X: Any, smoothed: bool) -> np.ndarray | None:
         return check_random_state(self.random_state).uniform(size=X.shape[0]) if smoothed else None
 
 
-def stratified_split(
-    strata: np.ndarray, size: int, random_state: np.random.RandomState
-) -> tuple[np.ndarray, np.ndarray]:
-    """Hold ``size`` rows aside, each stratum in proportion; every stratum keeps at least one row to train on."""
-    counts = np.bincount(strata)
-    share = size * counts / counts.sum()
-    hold = np.minimum(np.floor(share).astype(int), np.maximum(counts - 1, 0))
-    while hold.sum() < size and (hold < counts - 1).any():
-        hold[np.argmax(np.where(hold < counts - 1, share - hold, -np.inf))] += 1
-    mixed = random_state.permutation(len(strata))
-    mixed = mixed[np.argsort(strata[mixed], kind="stable")]
-    place = np.arange(len(strata)) - np.repeat(np.cumsum(counts) - counts, counts)
-    held = place < np.repeat(hold, counts)
-    return np.sort(mixed[~held]), np.sort(mixed[held])
-
-
-def _rows_to_hold(calibration_size: Any, n: int, strictest: Any) -> int:
-    """How many rows to hold aside: a quarter by default, more (up to half) if the level could not be met with it."""
-    if calibration_size is None:
-        return max(min(max(round(n / 4), calibration_rows_needed(strictest)), n // 2), 1)
-    if isinstance(calibration_size, (int, np.integer)) and not isinstance(calibration_size, bool):
-        rows = int(calibration_size)
-    elif isinstance(calibration_size, (float, np.floating)) and 0 < calibration_size < 1:
-        rows = max(round(n * float(calibration_size)), 1)
-    else:
-        rows = 0
-    if not 0 < rows < n:
-        raise ValueError(
-            f"calibration_size must be a fraction between 0 and 1 or a number of rows from 1 to {n - 1}; "
-            f"got {calibration_size!r}"
-        )
-    return rows
-
-
-def _check_weight(sample_weight: Any, n: int) -> np.ndarray | None:
-    if sample_weight is None:
-        return None
-    weight = np.asarray(sample_weight, dtype=np.float64)
-    if weight.ndim == 0:
-        weight = np.full(n, float(weight))
-    if weight.shape != (n,):
-        raise ValueError(f"sample_weight must have one number for each of the {n} rows; got shape {weight.shape}")
-    if not (np.isfinite(weight).all() and (weight >= 0).all()):
-        raise ValueError("sample_weight must be finite and not negative")
-    if not weight.any():
-        raise ValueError("sample_weight is zero for every row; at least one row of each of two classes must count")
-    return weight
-
-
-def _check_groups(groups: Any, n: int, name: str) -> np.ndarray | None:
-    if groups is None:
-        return None
-    groups = np.asarray(groups)
-    if groups.shape != (n,):
-        raise ValueError(f"{name} must have one value for each of the {n} rows; got shape {groups.shape}")
-    return groups
-
-
 def _take(rows: Any, index: np.ndarray) -> Any:
     return None if rows is None else _safe_indexing(rows, index)
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, TightsetWarning, stacklevel=4)

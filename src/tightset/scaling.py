@@ -29,10 +29,8 @@ class Scaling(NamedTuple):
     def of(cls, X: Array, weight: np.ndarray | None = None) -> Self:
         w = np.full(X.shape[0], 1 / X.shape[0]) if weight is None else weight / weight.sum()
         centre = np.asarray(w @ X, dtype=np.float64)
-        if sparse.issparse(X):
-            variance = np.asarray(w @ X.multiply(X)) - centre**2
-        else:
-            variance = w @ np.square(X - centre)
+        square = X.multiply(X) if sparse.issparse(X) else np.square(X - centre)
+        variance = np.asarray(w @ square) - (centre**2 if sparse.issparse(X) else 0)
         # What rounding alone can produce in a constant column is no spread.
         spread = variance > (10 * np.finfo(X.dtype).eps * np.abs(centre)) ** 2
         scale = np.where(spread, np.sqrt(np.maximum(variance, 0)), 1.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +25,7 @@ Progress = Callable[[int, int], None]
 
 
 class Chosen(NamedTuple):
-    """The measure of each level, ``theta (levels, m, C)``, and the table it was chosen from."""
+    """The measure that was taken, ``theta (m, C)``, the table it was chosen from, and the loss traces if kept."""
 
     theta: np.ndarray
     table: dict[str, np.ndarray]
@@ -37,10 +37,10 @@ def grid_search(
     y: np.ndarray,
     n_classes: int,
     *,
-    confidences: Sequence[Any],
-    penalties: Sequence[float],
-    sharpnesses: Sequence[float],
-    learning_rates: Sequence[float],
+    confidence: Any,
+    penalties: Iterable[float],
+    sharpnesses: Iterable[float],
+    learning_rates: Iterable[float],
     sample_weight: np.ndarray | None = None,
     centre: np.ndarray | None = None,
     f: Inefficiency = SIZE,
@@ -54,23 +54,19 @@ def grid_search(
     n_jobs: int | None = None,
     callback: Progress | None = None,
 ) -> Chosen:
-    """The search of the paper: all (level, lambda, gamma, eta) as one batched descent from zeros.
+    """The search of the paper for one level: all (lambda, gamma, eta) as one batched descent from zeros.
 
-    For each level the candidate with the smallest inefficiency of the training ICP is taken (``selection =
-    "inefficiency"``), or the one with the smallest loss. A candidate that failed is never taken; where all of a
-    level's did, an error says so.
+    Taken is the candidate with the smallest inefficiency of the training ICP (``selection = "inefficiency"``) or the
+    one with the smallest loss; never one that failed. Levels are searched one at a time although they could share a
+    descent: a large constant rate amplifies rounding, and a level's result should not depend on its company.
 
     Conventions
     -----------
-    X : (k, m) standardised, the last column constant 1; theta : (levels, m, C) in float64.
+    X : (k, m) standardised, the last column constant 1; theta : (m, C) in float64.
     The descent runs in ``dtype``; what is compared to choose is computed in float64.
     """
-    grid = np.array(
-        list(itertools.product(range(len(confidences)), penalties, sharpnesses, learning_rates)), dtype=float
-    )
-    level = grid[:, 0].astype(int)
-    eps = np.array([float(significance(c)) for c in confidences])[level]
-    eps_, lam, gamma, rate = (column.astype(dtype) for column in (eps, *grid.T[1:]))
+    grid = np.array(list(itertools.product(penalties, sharpnesses, learning_rates)), dtype=float)
+    lam, gamma, rate = (column.astype(dtype) for column in grid.T)
     B, m = len(grid), X.shape[1]
     measure = Linear()
     rows = Rows(
@@ -80,16 +76,17 @@ def grid_search(
         scores_per_row=B * n_classes,
         n_jobs=n_jobs,
     )
+    eps = np.full(B, float(significance(confidence)), dtype=dtype)
     surrogate = Surrogate(
         rows,
         measure,
-        Penalised(eps_, lam, gamma, f=f, form=form),
+        Penalised(eps, lam, gamma, f=f, form=form),
         centre=None if centre is None else centre.astype(dtype),
     )
     with rows:
         solution = minimise(
             surrogate,
-            np.zeros((B, *measure.n_parameters(m, n_classes)), dtype=dtype),
+            np.zeros((B, m, n_classes), dtype=dtype),
             OPTIMISERS[optimiser](rate),
             max_iter=max_iter,
             tol=tol,
@@ -98,47 +95,41 @@ def grid_search(
         )
     theta = solution.theta.astype(np.float64)
     table = {
-        "confidence": np.array([float(c) for c in confidences])[level],
-        "penalty": grid[:, 1],
-        "sharpness": grid[:, 2],
-        "learning_rate": grid[:, 3],
+        "confidence": np.full(B, float(confidence)),
+        "penalty": grid[:, 0],
+        "sharpness": grid[:, 1],
+        "learning_rate": grid[:, 2],
         "loss": solution.loss.astype(np.float64),
-        "inefficiency": training_inefficiency(
-            X, y, theta, [confidences[one] for one in level], f, sample_weight, centre
-        ),
+        "inefficiency": training_inefficiency(X, y, theta, confidence, f, sample_weight, centre),
         "status": solution.status,
         "n_iter": solution.n_iter,
-        "chosen": np.zeros(B, dtype=bool),
     }
     criterion = np.where(solution.status == "nonfinite", np.inf, table[selection])
-    for one, confidence in enumerate(confidences):
-        members = np.flatnonzero(level == one)
-        best = members[np.argmin(criterion[members])]
-        if not np.isfinite(criterion[best]):
-            raise FloatingPointError(
-                f"every candidate diverged at confidence {confidence}; try smaller learning rates or penalties"
-            )
-        table["chosen"][best] = True
-    return Chosen(theta[table["chosen"]], table, solution.trace)
+    best = int(np.argmin(criterion))
+    if not np.isfinite(criterion[best]):
+        raise FloatingPointError(
+            f"every candidate diverged at confidence {confidence}; try smaller learning rates or penalties"
+        )
+    return Chosen(theta[best], table | {"chosen": np.arange(B) == best}, solution.trace)
 
 
 def training_inefficiency(
     X: Array,
     y: np.ndarray,
     theta: np.ndarray,
-    confidences: Sequence[Any],
+    confidence: Any,
     f: Inefficiency = SIZE,
     sample_weight: np.ndarray | None = None,
     centre: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Mean ``f(size)`` of the training ICP, calibrated and applied on the training rows: ``(B,)``."""
+    """Mean ``f(size)`` of the training ICP, calibrated and applied on the training rows, of each candidate ``(B,)``."""
     k = len(y)
     result = np.empty(len(theta))
-    for b, (candidate, confidence) in enumerate(zip(theta, confidences, strict=True)):
+    for b, candidate in enumerate(theta):
         A = X @ candidate
         if centre is not None:
             A -= centre @ candidate[:-1]
-        alpha = A[np.arange(k), y]
-        size = (A >= threshold(alpha, confidence, sample_weight)).sum(axis=1)
+        q = threshold(A[np.arange(k), y], confidence, sample_weight)
+        size = np.sum(A >= q, axis=1)
         result[b] = np.average(f(size.astype(float)), weights=sample_weight)
     return result

@@ -1,0 +1,28 @@
+"""Shared fixtures. The array API checks of scikit-learn skip themselves unless this variable is set before SciPy loads."""
+
+import os
+from pathlib import Path
+
+os.environ.setdefault("SCIPY_ARRAY_API", "1")
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture(scope="session")
+def raw_data() -> Path:
+    """The folder of raw data sets; a machine that names one in TIGHTSET_DATA must have it."""
+    folder = os.environ.get("TIGHTSET_DATA")
+    if not folder:
+        pytest.skip("TIGHTSET_DATA does not name a folder with the paper's raw data")
+    assert Path(folder).is_dir(), f"TIGHTSET_DATA names {folder}, which is not a folder"
+    return Path(folder)
+
+
+@pytest.fixture
+def blobs():
+    """Three overlapping classes in the plane: easy enough to learn, too hard for singletons."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 600)
+    centres = np.array([[0.0, 0.0], [2.5, 0.0], [0.0, 2.5]])
+    return centres[y] + rng.standard_normal((600, 2)), y

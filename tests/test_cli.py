@@ -1,0 +1,85 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tightset import demo
+from tightset.cli import main
+
+
+def run(monkeypatch, capsys, *words):
+    monkeypatch.setattr(sys, "argv", ["tightset", *words])
+    code = 0
+    try:
+        main()
+    except SystemExit as stop:
+        code = stop.code
+    out, err = capsys.readouterr()
+    assert "Traceback" not in out + err
+    return code or 0, out, err
+
+
+@pytest.fixture
+def short_training(monkeypatch):
+    paper = demo.SCPOClassifier.paper
+    monkeypatch.setattr(demo.SCPOClassifier, "paper", lambda *a, **k: paper(*a, **k, max_iter=50))
+
+
+def test_demo_shows_a_table_and_what_it_found(monkeypatch, capsys, short_training):
+    code, out, err = run(monkeypatch, capsys, "demo", "--confidence", "0.9", "--seed", "1")
+    assert code == 0
+    assert "Prediction sets on digits: 450 test rows" in out
+    assert "SCPO's sets are" in out
+    assert "Next:" in out
+    assert err == ""  # no progress bar where nobody watches
+
+
+def test_demo_for_machines(monkeypatch, capsys, short_training):
+    code, out, _ = run(monkeypatch, capsys, "demo", "--confidence", "0.8", "--confidence", "0.9", "--json")
+    rows = json.loads(out)
+    assert code == 0
+    assert [row["confidence"] for row in rows] == [0.8, 0.9]
+    for row in rows:
+        assert row["change"] == pytest.approx(row["scpo"]["mean_size"] / row["baseline"]["mean_size"] - 1)
+        assert abs(row["scpo"]["coverage"] - row["confidence"]) < 0.06  # four deviations of 450 rows and 449 calibrated
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["demo", "--confidence", "1.5"], 1, "confidence must be a number between 0 and 1"),
+        (["demo", "--confidence", "high"], 2, "--confidence"),
+        (["demo", "--seed", "-1"], 2, "--seed"),
+        (["dmeo"], 2, "No such command"),
+    ],
+)
+def test_errors_are_sentences(monkeypatch, capsys, words, code, message):
+    found, _, err = run(monkeypatch, capsys, *words)
+    assert found == code
+    assert message in err
+
+
+def test_interrupting_is_quiet(monkeypatch, capsys):
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(demo, "compare_on_digits", interrupted)
+    assert run(monkeypatch, capsys, "demo") == (130, "", "interrupted\n")
+
+
+def test_help_shows_an_example(monkeypatch, capsys):
+    for words in (["--help"], ["demo", "--help"]):
+        code, out, _ = run(monkeypatch, capsys, *words)
+        assert code == 0
+        assert "Example" in out
+
+
+def test_installed_command():
+    shown = subprocess.run(
+        [sys.executable, "-c", "from tightset.cli import main; import sys; sys.argv=['tightset','--version']; main()"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert shown.stdout == "tightset 0.1.0\n"

@@ -1,0 +1,589 @@
+"""Both estimators as scikit-learn and its users meet them."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from tightset import ConformalClassifier, SCPOClassifier, TightsetWarning
+from tightset.checking import stratified_split
+
+QUICK = {"penalty": (10, 100), "sharpness": (1, 2), "learning_rate": (10, 100), "max_iter": 200}
+
+
+def quick_scpo(**changes):
+    return SCPOClassifier(**(QUICK | {"random_state": 0} | changes))
+
+
+def baseline(**changes):
+    return ConformalClassifier(**({"random_state": 0} | changes))
+
+
+both = pytest.mark.parametrize("make", [quick_scpo, baseline])
+
+
+# The checks fit a handful of rows, which is warned about.
+@pytest.mark.filterwarnings("ignore::tightset.TightsetWarning")
+# SCPO's own defaults take thousands of steps on sixteen rows; fewer steps go through the same code.
+@parametrize_with_checks(
+    [
+        SCPOClassifier(max_iter=200),
+        SCPOClassifier(confidence=(0.5, 0.8), label_conditional=True, max_iter=100),
+        ConformalClassifier(),
+        ConformalClassifier(LogisticRegression(), confidence=0.8),
+    ]
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+# ---- validity and size ----------------------------------------------------------------------------------------------
+
+
+@both
+def test_sets_are_valid_and_small(make, blobs):
+    X, y = blobs
+    rng = np.random.default_rng(0)
+    rows = []
+    for _ in range(20):
+        order = rng.permutation(len(y))
+        train, cal, test = np.split(order, [200, 400])
+        clf = make(confidence=0.9, max_iter=100) if make is quick_scpo else make(confidence=0.9)
+        rows.append(clf.fit(X[train], y[train], X_cal=X[cal], y_cal=y[cal]).evaluate(X[test], y[test]))
+    # Mean coverage of 20 splits: deviation about 0.006 around at least 0.9.
+    assert 0.88 < np.mean([row["coverage"] for row in rows]) < 0.93
+    assert np.mean([row["mean_size"] for row in rows]) < 1.5  # guessing without x would need 2.7
+
+
+def test_scpo_beats_the_baseline_where_a_linear_threshold_can(blobs):
+    """One class wrapped around by others: logistic probabilities mislead, a trained measure need not."""
+    rng = np.random.default_rng(1)
+    n = 3000
+    y = rng.integers(0, 4, n)
+    X = rng.standard_normal((n, 2)) + np.array([[0, 0], [6, 0], [-6, 0], [0, 6]])[y]
+    X[y == 0] *= 4
+    train, cal, test = np.split(np.arange(n), [1000, 2000])
+    sizes = [
+        clf.fit(X[train], y[train], X_cal=X[cal], y_cal=y[cal]).evaluate(X[test], y[test])["mean_size"]
+        for clf in (SCPOClassifier.paper(0.95, max_iter=500), ConformalClassifier())
+    ]
+    assert sizes[0] < sizes[1]
+
+
+@both
+def test_p_values_sets_and_evaluation_say_the_same(make, blobs):
+    X, y = blobs
+    clf = make(confidence=0.9).fit(X, y)
+    p, sets = clf.predict_p(X), clf.predict_set(X)
+    np.testing.assert_array_equal(sets, p > 0.1 + 1e-12)
+    row = clf.evaluate(X, y)
+    assert row["coverage"] == sets[np.arange(len(y)), y].mean()
+    assert row["mean_size"] == sets.sum(axis=1).mean()
+    labels = clf.predict_set(X, as_labels=True)
+    assert [list(kept) for kept in labels] == [list(clf.classes_[row]) for row in sets]
+
+
+@both
+def test_label_conditional_covers_every_label(make):
+    rng = np.random.default_rng(2)
+    y = (rng.uniform(size=4000) < 0.15).astype(int)  # a minority that marginal calibration sacrifices
+    X = rng.standard_normal((4000, 2)) + y[:, None]
+    gaps = [
+        make(confidence=0.9, label_conditional=by_label).fit(X[:2000], y[:2000]).evaluate(X[2000:], y[2000:])
+        for by_label in (False, True)
+    ]
+    assert gaps[0]["worst_label_gap"] > 0.1
+    assert gaps[1]["worst_label_gap"] < 0.08
+
+
+@both
+def test_group_conditional_covers_every_group(make):
+    rng = np.random.default_rng(3)
+    y = rng.integers(0, 2, 4000)
+    groups = np.where(rng.uniform(size=4000) < 0.2, "noisy", "clean")
+    X = 2.5 * y[:, None] + rng.standard_normal((4000, 1)) * np.where(groups == "noisy", 4, 1)[:, None]
+    clf = make(confidence=0.9).fit(X[:2000], y[:2000], groups=groups[:2000])
+    new = groups[2000:] == "noisy"
+    sets = clf.predict_set(X[2000:], groups=groups[2000:])
+    covered = sets[np.arange(2000), y[2000:]]
+    assert covered[new].mean() > 0.8  # three deviations below, with 100 calibration rows; 0.6 without groups
+    assert covered[~new].mean() > 0.85
+    with pytest.raises(ValueError, match="groups must be given"):
+        clf.predict_set(X)
+    with pytest.raises(ValueError, match="one value for each of the 4000 rows"):
+        clf.predict_set(X, groups=groups[:5])
+    with pytest.warns(TightsetWarning, match="no calibration row is of group 'new'"):
+        assert clf.predict_set(X[:1], groups=["new"]).all()
+    with pytest.raises(ValueError, match="pass groups to fit too"):
+        make().fit(X, y).predict_set(X, groups=groups)
+
+
+@both
+def test_cross_conformal_uses_every_row_and_covers(make, blobs):
+    X, y = blobs
+    clf = make(confidence=0.9, cv=4).fit(X[:300], y[:300])
+    assert len(clf.folds_) == 4
+    assert sum(len(fold.calibrations[0].alphas[None, -1]) for fold in clf.folds_) == 300
+    row = clf.evaluate(X[300:], y[300:])
+    assert row["coverage"] > 0.85
+    assert row["mean_size"] < 1.5
+    np.testing.assert_array_equal(clf.predict_set(X), clf.predict_p(X) > 0.1 + 1e-12)
+    with pytest.raises(ValueError, match="calibrate needs a single trained model"):
+        clf.calibrate(X, y)
+    with pytest.raises(ValueError, match="either cv or X_cal"):
+        clf.fit(X, y, X_cal=X, y_cal=y)
+
+
+# ---- levels ---------------------------------------------------------------------------------------------------------
+
+
+def test_one_measure_is_trained_for_each_level_and_does_not_depend_on_the_others(blobs):
+    X, y = blobs
+    several = quick_scpo(confidence=[0.8, 0.95]).fit(X, y)
+    assert several.levels_ == (0.8, 0.95)
+    assert several.predict_set(X).shape == (2, 600, 3)
+    assert several.predict_p(X).shape == (2, 600, 3)
+    assert [row["confidence"] for row in several.evaluate(X, y)] == [0.8, 0.95]
+    thetas = [model.theta for model in several.folds_[0].models]
+    assert np.abs(thetas[0] - thetas[1]).max() > 1e-3
+    for at, level in enumerate((0.8, 0.95)):
+        alone = quick_scpo(confidence=level, calibration_size=150).fit(X, y)
+        same = clone(several).set_params(calibration_size=150).fit(X, y)
+        np.testing.assert_array_equal(alone.predict_set(X), same.predict_set(X)[at])
+        np.testing.assert_array_equal(same.predict_set(X, confidence=level), same.predict_set(X)[at])
+
+
+def test_a_level_that_was_not_trained_is_valid_and_warned_about(blobs):
+    X, y = blobs
+    clf = quick_scpo(confidence=[0.8, 0.95]).fit(X[:400], y[:400])
+    with pytest.warns(TightsetWarning, match=r"no measure was trained for confidence 0\.9; the one for 0\.95 is used"):
+        sets = clf.predict_set(X[400:], confidence=0.9)
+    assert sets[np.arange(200), y[400:]].mean() > 0.79
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        clf.predict_set(X, confidence=1 - 0.05)  # the same level, written with a rounding error
+        baseline().fit(X, y).predict_set(X, confidence=0.7)  # one model serves every level
+
+
+@pytest.mark.parametrize("confidence", [0, 1.0, 95, -0.1, [], [0.9, 0.9], [0.9, 2], "often", None])
+def test_bad_confidence(confidence, blobs):
+    with pytest.raises(ValueError, match="confidence must"):
+        quick_scpo(confidence=confidence).fit(*blobs)
+
+
+# ---- calibration ----------------------------------------------------------------------------------------------------
+
+
+@both
+def test_just_enough_and_too_few_calibration_rows(make, blobs):
+    X, y = blobs
+    clf = make(confidence=0.95)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        clf.fit(X[:300], y[:300], X_cal=X[300:319], y_cal=y[300:319])
+    assert not clf.predict_set(X).all()
+    with pytest.warns(TightsetWarning, match="has 18 rows, but confidence 0.95 needs 19") as caught:
+        clf.fit(X[:300], y[:300], X_cal=X[300:318], y_cal=y[300:318])
+    assert len(caught) == 1
+    assert clf.predict_set(X).all()
+
+
+@both
+def test_a_class_missing_from_calibration(make, blobs):
+    X, y = blobs
+    some = y[300:] != 2
+    with pytest.warns(TightsetWarning, match="no calibration row has the label 2"):
+        clf = make().fit(X[:300], y[:300], X_cal=X[300:][some], y_cal=y[300:][some])
+    assert clf.predict_set(X).shape == (600, 3)
+    with pytest.warns(TightsetWarning, match=r"for label 2 0 rows.*that label stays in every set"):
+        clf = make(label_conditional=True).fit(X[:300], y[:300], X_cal=X[300:][some], y_cal=y[300:][some])
+    assert clf.predict_set(X)[:, 2].all()
+
+
+@both
+def test_calibrate_anew_keeps_the_measure(make, blobs):
+    X, y = blobs
+    clf = make(confidence=0.9).fit(X[:200], y[:200])
+    predicted = clf.predict(X)
+    clf.calibrate(X[200:400], y[200:400])
+    np.testing.assert_array_equal(clf.predict(X), predicted)
+    direct = make(confidence=0.9).fit(X[:200], y[:200])
+    assert len(clf.folds_[0].calibrations[0].alphas[None, -1]) == 200
+    assert len(direct.folds_[0].calibrations[0].alphas[None, -1]) == 50
+
+
+@pytest.mark.parametrize(("size", "rows"), [(None, 150), (0.5, 300), (40, 40), (np.float64(0.1), 60)])
+def test_rows_held_aside(size, rows, blobs):
+    clf = baseline(calibration_size=size).fit(*blobs)
+    assert len(clf.folds_[0].calibrations[0].alphas[None, -1]) == rows
+
+
+@pytest.mark.parametrize("size", [0, 1.0, 600, -3, 1.5, "half", True])
+def test_bad_calibration_size(size, blobs):
+    with pytest.raises(ValueError, match="calibration_size must be a fraction"):
+        baseline(calibration_size=size).fit(*blobs)
+
+
+def test_default_holds_more_rows_where_the_level_needs_them(blobs):
+    X, y = blobs
+    clf = baseline(confidence=0.99).fit(X[:250], y[:250])
+    assert len(clf.folds_[0].calibrations[0].alphas[None, -1]) == 99
+
+
+def test_split_is_stratified_and_leaves_every_label_in_training():
+    strata = np.repeat([0, 1, 2, 3], [100, 50, 2, 1])
+    train, held = stratified_split(strata, 51, np.random.RandomState(0))
+    assert sorted([*train, *held]) == list(range(153))
+    assert list(np.bincount(strata[held], minlength=4)) == [33, 17, 1, 0]
+
+
+# ---- input of every kind --------------------------------------------------------------------------------------------
+
+
+@both
+@pytest.mark.parametrize("kind", ["pandas", "polars", "csr", "csc", "coo", "list", "fortran"])
+def test_every_kind_of_rows_gives_the_same_sets(make, kind, blobs):
+    X, y = blobs
+    convert = {
+        "pandas": lambda X: pd.DataFrame(X, columns=["a", "b"]),
+        "polars": lambda X: pl.DataFrame(X, schema=["a", "b"]),
+        "csr": sparse.csr_array,
+        "csc": sparse.csc_matrix,
+        "coo": sparse.coo_array,
+        "list": lambda X: X.tolist(),
+        "fortran": np.asfortranarray,
+    }[kind]
+    kwargs = {"estimator": LogisticRegression()} if make is baseline else {}
+    expected = make(**kwargs).fit(X, y).predict_set(X)
+    labels = {"pandas": pd.Series(y), "polars": pl.Series(y), "list": y.tolist()}.get(kind, y)
+    clf = make(**kwargs).fit(convert(X), labels)
+    found = clf.predict_set(convert(X))
+    assert (found == expected).mean() > 0.995  # sparse products round differently
+    if kind in {"pandas", "polars"}:
+        assert list(clf.feature_names_in_) == ["a", "b"]
+
+
+@both
+@pytest.mark.parametrize(
+    "labels",
+    [["x", "y", "z"], [7, -3, 10**6], [2.0, 5.0, 9.0], np.array(["x", "y", "z"], dtype=object)],
+    ids=["str", "int", "float", "object"],
+)
+def test_every_kind_of_label(make, labels, blobs):
+    X, y = blobs
+    named = np.asarray(labels)[y]
+    clf = make().fit(X, named)
+    order = np.argsort(np.asarray(labels))
+    np.testing.assert_array_equal(clf.classes_, np.sort(np.asarray(labels)))
+    np.testing.assert_array_equal(clf.predict_set(X), make().fit(X, np.argsort(order)[y]).predict_set(X))
+    assert set(clf.predict(X)) <= set(labels)
+    assert clf.predict_set(X[:3], as_labels=True)[0].dtype == clf.classes_.dtype
+
+
+@both
+def test_two_classes_and_booleans(make, blobs):
+    X, y = blobs
+    clf = make().fit(X, y == 1)
+    assert clf.classes_.dtype == bool
+    assert clf.predict(X).dtype == bool
+    assert clf.evaluate(X, y == 1)["coverage"] > 0.9
+
+
+@both
+def test_float32_stays_float32(make, blobs):
+    X, y = blobs
+    clf = make().fit(X.astype(np.float32), y)
+    assert clf.predict_p(X.astype(np.float32)).dtype == np.float32
+    assert make().fit(X, y).predict_p(X).dtype == np.float64
+    if make is quick_scpo:
+        assert clf.folds_[0].models[0].theta.dtype == np.float32
+
+
+def test_constant_and_huge_columns_survive(blobs):
+    X, y = blobs
+    wide = np.column_stack([X, np.full(600, 3e7), 1e9 + 1e3 * X[:, 0], np.zeros(600)])
+    clf = quick_scpo().fit(wide, y)
+    assert clf.evaluate(wide, y)["mean_size"] < 2
+    assert np.isfinite(clf.folds_[0].models[0].theta).all()
+
+
+@both
+def test_weights_are_used_and_scale_does_not_matter(make, blobs):
+    X, y = blobs
+    weight = np.where(y == 0, 20.0, 0.1)
+    plain, weighted, rescaled = (make().fit(X, y, sample_weight=w) for w in (None, weight, 1e-5 * weight))
+    assert (weighted.predict(X) == 0).mean() > (plain.predict(X) == 0).mean() + 0.1
+    if make is quick_scpo:  # logistic regression itself depends on the scale of weights
+        assert (weighted.predict(X) == rescaled.predict(X)).mean() > 0.98
+
+
+def test_rows_of_weight_zero_are_absent(blobs):
+    X, y = blobs
+    weight = np.ones(600)
+    weight[::3] = 0
+    with_zeros = baseline().fit(X, y, sample_weight=weight)
+    without = baseline().fit(X[weight > 0], y[weight > 0], sample_weight=weight[weight > 0])
+    np.testing.assert_array_equal(with_zeros.predict_p(X), without.predict_p(X))
+
+
+@both
+def test_same_seed_same_bits(make, blobs):
+    X, y = blobs
+    first, second, other = (make(random_state=seed).fit(X, y).predict_p(X) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first, second)
+    assert (first != other).any()
+    clf = make(random_state=1).fit(X, y)
+    np.testing.assert_array_equal(clf.predict_p(X, smoothed=True), clf.predict_p(X, smoothed=True))
+
+
+def test_thread_count_does_not_change_a_bit(blobs):
+    X, y = blobs
+    one, two = (quick_scpo(n_jobs=n).fit(X, y).predict_p(X) for n in (1, 2))
+    np.testing.assert_array_equal(one, two)
+
+
+def test_global_random_state_is_left_alone(blobs):
+    np.random.seed(0)  # noqa: NPY002
+    before = np.random.get_state()[1].copy()  # noqa: NPY002
+    quick_scpo(random_state=3).fit(*blobs).predict_p(blobs[0], smoothed=True)
+    np.testing.assert_array_equal(np.random.get_state()[1], before)  # noqa: NPY002
+
+
+# ---- in company -----------------------------------------------------------------------------------------------------
+
+
+@both
+def test_clone_and_pickle(make, blobs):
+    X, y = blobs
+    clf = make(confidence=(0.8, 0.9)).fit(X, y)
+    again = pickle.loads(pickle.dumps(clf))
+    np.testing.assert_array_equal(again.predict_p(X), clf.predict_p(X))
+    np.testing.assert_array_equal(clone(clf).fit(X, y).predict_p(X), clf.predict_p(X))
+
+
+@both
+def test_pipeline_grid_search_and_cross_validation(make, blobs):
+    X, y = blobs
+    pipe = make_pipeline(StandardScaler(), make())
+    assert cross_val_score(pipe, X, y, cv=3).mean() > 0.7
+    name = pipe.steps[-1][0]
+    search = GridSearchCV(pipe, {f"{name}__calibration_size": [0.2, 0.4]}, cv=2).fit(X, y)
+    assert search.best_params_[f"{name}__calibration_size"] in (0.2, 0.4)
+    assert pipe.fit(X, y)[-1].predict_set(pipe[:-1].transform(X)).shape == (600, 3)
+
+
+def test_paper_set_up_is_spelled_out():
+    clf = SCPOClassifier.paper(0.9, inefficiency="log", random_state=1)
+    assert (clf.confidence, clf.inefficiency, clf.random_state) == (0.9, "log", 1)
+    assert len(clf.penalty) * len(clf.sharpness) * len(clf.learning_rate) == 80
+    assert (clf.loss_form, clf.optimiser, clf.selection) == ("-1/L", "gradient-descent", "inefficiency")
+
+
+def test_selection_table_and_traces(blobs):
+    clf = quick_scpo(confidence=(0.8, 0.9), keep_trace=True).fit(*blobs)
+    table = pd.DataFrame(clf.selection_)
+    assert len(table) == 16
+    assert table.groupby("confidence")["chosen"].sum().tolist() == [1, 1]
+    assert set(table["status"]) <= {"converged", "max_iter", "nonfinite"}
+    assert clf.traces_[0][1].shape[1] == 8
+    assert clf.n_iter_ == table["n_iter"].max()
+    assert not hasattr(quick_scpo().fit(*blobs), "traces_")
+
+
+@pytest.mark.parametrize(
+    "options", [{"optimiser": "adam", "learning_rate": 0.05}, {"selection": "loss"}, {"loss_form": "log L"}]
+)
+def test_other_ways_to_train(options, blobs):
+    X, y = blobs
+    row = quick_scpo(confidence=0.9, penalty=100, **options).fit(X[:400], y[:400]).evaluate(X[400:], y[400:])
+    assert row["coverage"] > 0.79  # three deviations below, with 100 calibration and 200 test rows
+    assert row["mean_size"] < 1.7
+
+
+@pytest.mark.parametrize("inefficiency", ["log", 2, (np.square, lambda w: 2 * w)])
+def test_other_inefficiencies(inefficiency, blobs):
+    X, y = blobs
+    clf = quick_scpo(inefficiency=inefficiency).fit(X, y)
+    row = clf.evaluate(X, y)
+    sizes = clf.predict_set(X).sum(axis=1).astype(float)
+    f = np.log1p if inefficiency == "log" else np.square
+    assert row["inefficiency"] == pytest.approx(f(sizes).mean())
+
+
+# ---- over other classifiers -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [RandomForestClassifier(20, random_state=0), LinearSVC(), make_pipeline(StandardScaler(), LogisticRegression())],
+)
+def test_any_classifier_with_probabilities_or_scores(estimator, blobs):
+    X, y = blobs
+    row = baseline(estimator=estimator, confidence=0.9).fit(X[:400], y[:400]).evaluate(X[400:], y[400:])
+    assert row["coverage"] > 0.79  # three deviations below, with 100 calibration and 200 test rows
+    assert row["mean_size"] < 1.6
+    binary = baseline(estimator=estimator, confidence=0.9).fit(X[:400], y[:400] == 0)
+    assert binary.evaluate(X[400:], y[400:] == 0)["coverage"] > 0.79
+
+
+@pytest.mark.parametrize("freeze", [False, True])
+def test_a_trained_classifier_is_only_calibrated(freeze, blobs):
+    X, y = blobs
+    model = LogisticRegression().fit(X[:300], y[:300])
+    coefficients = model.coef_.copy()
+    clf = baseline(estimator=FrozenEstimator(model)) if freeze else baseline(estimator=model, prefit=True)
+    clf.fit(X[300:], y[300:])
+    np.testing.assert_array_equal(model.coef_, coefficients)
+    assert len(clf.folds_[0].calibrations[0].alphas[None, -1]) == 300
+    own = baseline(estimator=LogisticRegression()).fit(X[:300], y[:300], X_cal=X[300:], y_cal=y[300:])
+    np.testing.assert_array_equal(clf.predict_set(X), own.predict_set(X))
+    with pytest.raises(ValueError, match="not trained: give fit nothing but the calibration rows"):
+        clf.fit(X, y, X_cal=X, y_cal=y)
+
+
+def test_weights_reach_the_last_step_of_a_pipeline(blobs):
+    X, y = blobs
+    weight = np.where(y == 0, 20.0, 0.1)
+    pipe = make_pipeline(StandardScaler(), LogisticRegression())
+    assert (baseline(estimator=pipe).fit(X, y, sample_weight=weight).predict(X) == 0).mean() > 0.5
+    from sklearn.neighbors import KNeighborsClassifier
+
+    with pytest.raises(ValueError, match="KNeighborsClassifier cannot be trained with weights"):
+        baseline(estimator=KNeighborsClassifier()).fit(X, y, sample_weight=weight)
+
+
+def test_frames_of_mixed_types_pass_through_to_the_estimator():
+    from sklearn.compose import make_column_transformer
+    from sklearn.preprocessing import OneHotEncoder
+
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"colour": rng.choice(["red", "blue"], 400), "x": rng.standard_normal(400)})
+    y = (frame["colour"] == "red") ^ (frame["x"] > 1)
+    pipe = make_pipeline(
+        make_column_transformer((OneHotEncoder(), ["colour"]), remainder="passthrough"), LogisticRegression()
+    )
+    clf = baseline(estimator=pipe, confidence=0.8).fit(frame, y)
+    assert clf.evaluate(frame, y)["coverage"] > 0.75
+
+
+def test_a_fold_without_a_class_gives_that_class_the_least_score(blobs):
+    X, y = blobs
+    rare = np.flatnonzero(y == 2)[:1]
+    rows = np.concatenate([np.flatnonzero(y != 2), rare])
+    with pytest.warns(UserWarning, match="least populated class"):
+        clf = baseline(confidence=0.9, cv=3).fit(X[rows], y[rows])
+    assert clf.predict_set(X).shape == (600, 3)
+
+
+# ---- bad input ------------------------------------------------------------------------------------------------------
+
+
+@both
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_nan_and_infinity_in_rows(make, bad, blobs):
+    X, y = blobs
+    spoiled = X.copy()
+    spoiled[5, 1] = bad
+    with pytest.raises(ValueError, match=r"NaN|infinity"):
+        make().fit(spoiled, y)
+    with pytest.raises(ValueError, match=r"NaN|infinity"):
+        make().fit(X, y).predict_set(spoiled)
+
+
+@both
+def test_labels_that_cannot_be_learnt(make, blobs):
+    X, y = blobs
+    with pytest.raises(ValueError, match=r"at least two classes.*one class: 0"):
+        make().fit(X, np.zeros(600, dtype=int))
+    with pytest.raises(ValueError, match=r"calibration has labels that were not in training: \[9\]"):
+        make().fit(X, y, X_cal=X[:50], y_cal=np.full(50, 9))
+    with pytest.raises(ValueError, match="Input y contains NaN"):
+        make().fit(X, np.where(y == 0, np.nan, y))
+    with pytest.raises(ValueError, match=r"y has labels that were not in training: \['b'\]"):
+        make().fit(X, np.array(["x", "y", "z"])[y]).evaluate(X, np.full(600, "b"))
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        make().fit(X, y[:-1])
+
+
+@both
+def test_rows_that_do_not_fit(make, blobs):
+    X, y = blobs
+    clf = make().fit(X, y)
+    with pytest.raises(ValueError, match=r"3 features.*expecting 2"):
+        clf.predict_set(np.zeros((4, 3)))
+    with pytest.raises(ValueError, match=r"3 features.*expecting 2"):
+        clf.calibrate(np.zeros((40, 3)), np.zeros(40, dtype=int))
+    with pytest.raises(ValueError, match="0 sample"):
+        make().fit(np.empty((0, 2)), [])
+    with pytest.raises(ValueError, match="X_cal and y_cal belong together"):
+        make().fit(X, y, X_cal=X)
+    for method in ("predict_set", "predict_p", "predict"):
+        with pytest.raises(ValueError, match="not fitted yet"):
+            getattr(make(), method)(X)
+    with pytest.raises(ValueError, match="not fitted yet"):
+        make().calibrate(X, y)
+
+
+@pytest.mark.parametrize("name", ["penalty", "sharpness", "learning_rate"])
+@pytest.mark.parametrize("value", [0, -1, np.nan, np.inf, [], [10, -10]])
+def test_settings_must_be_positive(name, value, blobs):
+    with pytest.raises(ValueError, match=rf"{name} \((lambda|gamma|eta)\) must be a positive number"):
+        SCPOClassifier(**{name: value}).fit(*blobs)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("loss_form", "1/L"), ("optimiser", "sgd"), ("selection", "best"), ("max_iter", 0), ("max_iter", 1.5), ("tol", -1), ("inefficiency", "big")],
+)  # fmt: skip
+def test_other_settings_are_checked_by_name(name, value, blobs):
+    with pytest.raises(ValueError, match=f"{name} must be"):
+        SCPOClassifier(**{name: value}).fit(*blobs)
+
+
+@pytest.mark.parametrize("weight", [np.ones(5), -np.ones(600), np.full(600, np.nan), np.zeros(600)])
+@both
+def test_bad_weights(make, weight, blobs):
+    with pytest.raises(ValueError, match="sample_weight"):
+        make().fit(*blobs, sample_weight=weight)
+
+
+def test_an_estimator_that_cannot_score(blobs):
+    from sklearn.linear_model import LinearRegression
+
+    with pytest.raises(ValueError, match="LinearRegression has neither"):
+        baseline(estimator=LinearRegression()).fit(*blobs)
+
+
+def test_a_failed_fit_leaves_the_earlier_one_in_place(blobs):
+    X, y = blobs
+    clf = quick_scpo().fit(X, y)
+    before = clf.predict_p(X)
+    with pytest.raises(ValueError, match="not in training"):
+        clf.calibrate(X[:100], np.full(100, 9))
+    np.testing.assert_array_equal(clf.predict_p(X), before)
+
+
+def test_digits_sizes_are_those_of_a_correct_predictor():
+    """Known figures: logistic regression with thresholded probabilities needs about 0.90 labels at 90 % on digits."""
+    X, y = load_digits(return_X_y=True)
+    sizes = []
+    for seed in range(5):
+        order = np.random.default_rng(seed).permutation(len(y))
+        train, cal, test = np.split(order, [898, 1347])
+        clf = baseline(confidence=0.9).fit(X[train], y[train], X_cal=X[cal], y_cal=y[cal])
+        sizes.append(clf.evaluate(X[test], y[test])["mean_size"])
+    assert 0.87 < np.mean(sizes) < 0.94

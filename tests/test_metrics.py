@@ -1,0 +1,73 @@
+import numpy as np
+import pytest
+from scipy import stats
+
+from tightset.inefficiency import LOG
+from tightset.metrics import bootstrap_difference, evaluate, sign_test, vovk_criteria
+
+SETS = np.array([[1, 0, 0], [1, 1, 0], [0, 0, 0], [1, 1, 1]], dtype=bool)
+P = np.array([[0.5, 0.1, 0.02], [0.4, 0.3, 0.05], [0.04, 0.03, 0.01], [0.9, 0.8, 0.7]])
+Y = np.array([0, 2, 0, 1])
+
+
+def test_row_of_a_small_example_worked_out_by_hand():
+    row = evaluate(SETS, Y, confidence=0.9, p=P, f=LOG, labels=["a", "b", "c"])
+    assert row["n"] == 4
+    assert row["coverage"] == 0.5
+    assert row["mean_size"] == 1.5
+    assert row["inefficiency"] == pytest.approx((np.log(2) + np.log(3) + 0 + np.log(4)) / 4)
+    assert (row["empty"], row["singleton"]) == (0.25, 0.25)
+    assert [row[f"share_of_size_{w}"] for w in range(4)] == [0.25] * 4
+    assert [row[f"coverage_of_size_{w}"] for w in range(4)] == [0, 1, 0, 1]
+    assert [row[f"coverage_of_label_{c}"] for c in "abc"] == [0.5, 1, 0]
+    assert row["worst_label_gap"] == pytest.approx(0.9)
+
+
+def test_criteria_of_vovk_worked_out_by_hand():
+    expected = {
+        "S": (0.62 + 0.75 + 0.08 + 2.4) / 4,
+        "N": 1.5,
+        "U": (0.1 + 0.3 + 0.03 + 0.8) / 4,
+        "M": 0.5,
+        "F": (0.12 + 0.35 + 0.04 + 1.5) / 4,
+        "E": (0 + 1 + 0 + 2) / 4,
+        "OU": (0.1 + 0.4 + 0.03 + 0.9) / 4,
+        "OM": 0.5,
+        "OF": (0.12 + 0.7 + 0.04 + 1.6) / 4,
+        "OE": (0 + 2 + 0 + 2) / 4,
+    }
+    assert vovk_criteria(SETS, P, Y) == pytest.approx(expected)
+
+
+def test_rows_are_flat_and_made_of_plain_numbers():
+    row = evaluate(SETS, Y, confidence=0.9, p=P)
+    assert all(type(value) in (int, float) for value in row.values())
+
+
+def test_a_label_absent_from_the_rows_has_no_coverage():
+    row = evaluate(SETS[:1], Y[:1], confidence=0.9)
+    assert "coverage_of_label_1" not in row
+    assert "coverage_of_label_0" in row
+
+
+def test_sign_test_is_the_binomial_test():
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        a, b = rng.integers(1, 4, (2, int(rng.integers(1, 200))))
+        result = sign_test(a, b)
+        if (a != b).any():
+            expected = stats.binomtest(int((a < b).sum()), int((a != b).sum())).pvalue
+            assert result.p_value == pytest.approx(expected)
+        assert result.first_smaller == (a < b).sum()
+    assert sign_test(np.ones(3), np.ones(3)).p_value == 1
+
+
+def test_bootstrap_interval_agrees_with_the_normal_one():
+    rng = np.random.default_rng(1)
+    a, b = rng.integers(1, 6, 2000), rng.integers(1, 5, 2000)
+    found = bootstrap_difference(a, b, random_state=0)
+    mean, error = (a - b).mean(), (a - b).std() / np.sqrt(2000)
+    assert found.difference == pytest.approx(mean)
+    assert found.low == pytest.approx(mean - 1.96 * error, abs=0.1 * error)
+    assert found.high == pytest.approx(mean + 1.96 * error, abs=0.1 * error)
+    assert bootstrap_difference(a, b, random_state=0) == found

@@ -1,0 +1,67 @@
+"""The map of the code holds: who may import whom, what an import costs, what is public."""
+
+import ast
+import importlib.metadata
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tightset
+
+SOURCE = Path(tightset.__file__).parent
+
+# A file may import only from files above it. docs/architecture.md explains the order.
+ORDER = [
+    "arrays", "inefficiency", "rows", "measures", "objective", "optimise", "icp", "metrics", "search", "scaling",
+    "progress", "checking", "predictor", "classifier", "demo", "cli",
+]  # fmt: skip
+
+
+def imported(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module == "tightset":
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tightset."):
+            yield node.module.split(".")[1]
+
+
+def test_every_file_is_on_the_map():
+    assert {path.stem for path in SOURCE.glob("*.py")} - {"__init__"} == set(ORDER)
+
+
+@pytest.mark.parametrize("name", ORDER)
+def test_files_import_only_from_above(name):
+    above = ORDER[: ORDER.index(name)]
+    below = [other for other in imported(SOURCE / f"{name}.py") if other in ORDER and other not in above]
+    assert not below, f"{name}.py imports {below}"
+
+
+def test_the_architecture_page_names_every_file():
+    page = (SOURCE.parents[1] / "docs" / "architecture.md").read_text()
+    assert [name for name in ORDER if f"`{name}.py`" not in page] == []
+
+
+HEAVY = ["torch", "dask", "matplotlib", "pandas", "polars", "pyarrow", "rich", "typer"]
+
+
+def loaded_by(statement):
+    code = f"{statement}\nimport sys, json; print(json.dumps([m for m in {HEAVY} if m in sys.modules]))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(json.loads(found.stdout))
+
+
+def test_import_is_light():
+    assert loaded_by("import tightset") == set()
+    assert loaded_by("from tightset import SCPOClassifier") <= loaded_by("import sklearn.linear_model")
+
+
+def test_public_face():
+    assert set(tightset.__all__) == {"ConformalClassifier", "SCPOClassifier", "TightsetWarning", "__version__"}
+    assert (SOURCE / "py.typed").exists()
+    assert tightset.__version__ == importlib.metadata.version("tightset")
+    assert all(hasattr(tightset, name) for name in tightset.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'SCPOClasifier'"):
+        tightset.SCPOClasifier  # noqa: B018
