@@ -27,7 +27,7 @@ def test_training_inefficiency_is_that_of_an_icp_on_the_training_rows(rows):
 @pytest.mark.parametrize("selection", ["inefficiency", "loss"])
 def test_the_smallest_of_the_grid_is_taken(rows, selection):
     Z, y = rows
-    found = grid_search(Z, y, 3, confidence=0.9, selection=selection, max_iter=100, **GRID)
+    (found,) = grid_search(Z, y, 3, confidences=[0.9], selection=selection, max_iter=100, **GRID)
     table = found.table
     assert len(table["loss"]) == 8
     assert {(lam, g, r) for lam in (10, 100) for g in (1, 5) for r in (1, 10)} == set(
@@ -41,7 +41,7 @@ def test_the_smallest_of_the_grid_is_taken(rows, selection):
 
 def test_training_makes_sets_smaller_than_an_untrained_measure(rows):
     Z, y = rows
-    found = grid_search(Z, y, 3, confidence=0.9, max_iter=300, **GRID)
+    (found,) = grid_search(Z, y, 3, confidences=[0.9], max_iter=300, **GRID)
     assert found.table["inefficiency"].min() < 1.6 < 2.7  # 2.7 labels are what 90 % needs without looking at x
 
 
@@ -58,8 +58,8 @@ def test_a_single_setting_equals_plain_gradient_descent_written_out(rows):
         dA = slope / k
         dA[own] += 2 * lam * V * slope[own] / k
         T = T - eta * (Z.T @ dA) / L**2
-    found = grid_search(
-        Z, y, 3, confidence=0.9, penalties=[lam], sharpnesses=[gamma], learning_rates=[eta], max_iter=60, tol=0,
+    (found,) = grid_search(
+        Z, y, 3, confidences=[0.9], penalties=[lam], sharpnesses=[gamma], learning_rates=[eta], max_iter=60, tol=0,
         dtype=np.float64,
     )  # fmt: skip
     np.testing.assert_allclose(found.theta, T, rtol=1e-9)
@@ -68,7 +68,7 @@ def test_a_single_setting_equals_plain_gradient_descent_written_out(rows):
 def test_float32_training_agrees_with_float64_in_set_size(rows):
     Z, y = rows
     sizes = [
-        grid_search(Z, y, 3, confidence=0.9, max_iter=300, dtype=dtype, **GRID).table["inefficiency"].min()
+        grid_search(Z, y, 3, confidences=[0.9], max_iter=300, dtype=dtype, **GRID)[0].table["inefficiency"].min()
         for dtype in (np.float32, np.float64)
     ]
     assert sizes[0] == pytest.approx(sizes[1], rel=0.005)
@@ -76,15 +76,15 @@ def test_float32_training_agrees_with_float64_in_set_size(rows):
 
 def test_early_stopping_changes_nothing_that_matters(rows):
     Z, y = rows
-    settings = {"confidence": 0.9, "max_iter": 400, **GRID}
-    stopped, full = (grid_search(Z, y, 3, tol=tol, **settings) for tol in (1e-7, 0))
+    settings = {"confidences": [0.9], "max_iter": 400, **GRID}
+    (stopped,), (full,) = (grid_search(Z, y, 3, tol=tol, **settings) for tol in (1e-7, 0))
     np.testing.assert_allclose(stopped.table["inefficiency"], full.table["inefficiency"], rtol=0.01)
 
 
 def test_diverging_candidates_lose_and_if_all_do_an_error_says_so(rows):
     Z, y = rows
-    settings = {"confidence": 0.9, "penalties": [1e6], "sharpnesses": [1], "form": "L", "max_iter": 30}
-    found = grid_search(Z, y, 3, learning_rates=[1, 1e38], **settings)
+    settings = {"confidences": [0.9], "penalties": [1e6], "sharpnesses": [1], "form": "L", "max_iter": 30}
+    (found,) = grid_search(Z, y, 3, learning_rates=[1, 1e38], **settings)
     assert found.table["status"][1] == "nonfinite"
     assert list(found.table["chosen"]) == [True, False]
     with pytest.raises(FloatingPointError, match=r"every candidate diverged at confidence 0\.9; try smaller"):
@@ -93,4 +93,4 @@ def test_diverging_candidates_lose_and_if_all_do_an_error_says_so(rows):
 
 def test_traces_have_one_column_a_candidate(rows):
     Z, y = rows
-    assert grid_search(Z, y, 3, confidence=0.9, max_iter=20, keep_trace=True, **GRID).trace.shape == (20, 8)
+    assert grid_search(Z, y, 3, confidences=[0.9], max_iter=20, keep_trace=True, **GRID)[0].trace.shape == (20, 8)

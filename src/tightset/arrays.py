@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from array_api_compat import array_namespace
 
-__all__ = ["Array", "Run", "Scratch", "label_runs", "namespace", "own_label", "tanh_inplace"]
+__all__ = ["Array", "Run", "Scratch", "label_runs", "namespace", "own_label", "tanh_inplace", "to_numpy"]
 
 Array = Any  # an array of whichever library the caller brought
 
@@ -56,6 +56,11 @@ def tanh_inplace(x: Array) -> Array:
     except TypeError:
         x[...] = xp.tanh(x)
         return x
+
+
+def to_numpy(x: Array) -> np.ndarray:
+    """A NumPy array on the host, whatever ``x`` was."""
+    return np.asarray(x.cpu() if hasattr(x, "cpu") else x)
 
 
 class Scratch(threading.local):

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from tightset.arrays import Array, namespace
+from tightset.arrays import Array, namespace, to_numpy
 
 __all__ = ["Adam", "GradientDescent", "Problem", "Solution", "minimise"]
 
@@ -85,7 +85,7 @@ class Solution(NamedTuple):
     """
 
     theta: Array
-    loss: Array
+    loss: np.ndarray
     status: np.ndarray
     n_iter: np.ndarray
     trace: np.ndarray | None
@@ -98,6 +98,7 @@ def minimise(
     *,
     max_iter: int,
     tol: float = 0.0,
+    check_every: int = 1,
     keep_trace: bool = False,
     callback: Callable[[int, int], None] | None = None,
 ) -> Solution:
@@ -105,8 +106,8 @@ def minimise(
 
     A candidate has converged when its largest step is at most ``tol * max(1, largest parameter)``. One whose loss
     or step is no longer finite keeps its last finite parameters and gets the loss infinity; the others go on.
-    Finished candidates leave the batch, so the rest run faster. ``callback(iteration, still_running)`` is for
-    progress bars.
+    Finished candidates leave the batch, so the rest run faster. With ``check_every`` above 1 candidates are looked at
+    only then, and an accelerator is not held up in between. ``callback(iteration, still_running)`` is for progress bars.
 
     >>> class Bowl:
     ...     def __call__(self, theta):
@@ -121,48 +122,53 @@ def minimise(
     xp = namespace(theta)
     B = theta.shape[0]
     result = xp.asarray(theta, copy=True)
-    loss_of = xp.full((B,), xp.inf, dtype=theta.dtype, device=theta.device)
+    loss_of = np.full(B, np.inf)
     status = np.full(B, "max_iter", dtype="<U9")
     n_iter = np.full(B, max_iter)
     trace: list[np.ndarray] = []
     active = np.arange(B)
     state = optimiser.init(theta)
-    current = problem
+    current, checked = problem, theta
 
     for iteration in range(1, max_iter + 1):
         with np.errstate(all="ignore"):  # a candidate that overflows is reported by its status
             loss, gradient = current(theta)
             step, state = optimiser.update(gradient, state)
-        size = xp.max(xp.reshape(xp.abs(step), (len(active), -1)), axis=1)
-        scale = xp.max(xp.reshape(xp.abs(theta), (len(active), -1)), axis=1)
-        failed = np.asarray(~(xp.isfinite(loss) & xp.isfinite(size)))
-        still = np.asarray(size <= tol * xp.clip(scale, 1.0, None)) & ~failed
         if keep_trace:
             row = np.full(B, np.nan)
-            row[active] = np.asarray(loss)
+            row[active] = to_numpy(loss)
             trace.append(row)
-        done = failed | still
-        if done.any():
-            ended = np.flatnonzero(done)
-            result[active[ended]] = theta[ended]
-            loss_of[active[still]] = loss[still]
-            status[active[failed]] = "nonfinite"
-            status[active[still]] = "converged"
-            n_iter[active[ended]] = iteration
-            keep = np.flatnonzero(~done)
-            active = active[keep]
-            if len(active) == 0:
-                break
-            theta, step = theta[keep], step[keep]
-            optimiser, state = optimiser.take(state, keep)
-            current = problem.take(active)
+        if iteration % check_every == 0:
+            size = to_numpy(xp.max(xp.reshape(xp.abs(step), (len(active), -1)), axis=1))
+            scale = to_numpy(xp.max(xp.reshape(xp.abs(theta), (len(active), -1)), axis=1))
+            value = to_numpy(loss)
+            failed = ~(np.isfinite(value) & np.isfinite(size))
+            still = (size <= tol * np.maximum(scale, 1.0)) & ~failed
+            done = failed | still
+            if done.any():
+                result[active[still]] = theta[np.flatnonzero(still)]
+                result[active[failed]] = checked[np.flatnonzero(failed)]
+                loss_of[active[still]] = value[still]
+                status[active[failed]] = "nonfinite"
+                status[active[still]] = "converged"
+                n_iter[active[done]] = iteration
+                keep = np.flatnonzero(~done)
+                active = active[keep]
+                if len(active) == 0:
+                    break
+                theta, step = theta[keep], step[keep]
+                optimiser, state = optimiser.take(state, keep)
+                current = problem.take(active)
+            checked = theta
         theta = theta + step
         if callback is not None:
             callback(iteration, len(active))
     if len(active):
-        loss, _ = current(theta)
-        finite = np.asarray(xp.isfinite(loss))
-        result[active] = theta
-        loss_of[active[finite]] = loss[finite]
+        with np.errstate(all="ignore"):
+            value = to_numpy(current(theta)[0])
+        finite = np.isfinite(value)
+        result[active[finite]] = theta[np.flatnonzero(finite)]
+        result[active[~finite]] = checked[np.flatnonzero(~finite)]
+        loss_of[active[finite]] = value[finite]
         status[active[~finite]] = "nonfinite"
     return Solution(result, loss_of, status, n_iter, np.array(trace) if keep_trace else None)

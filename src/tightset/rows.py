@@ -14,7 +14,6 @@ from typing import NamedTuple, Self, TypeVar
 
 import numpy as np
 from joblib import effective_n_jobs
-from scipy import sparse
 from threadpoolctl import threadpool_limits
 
 from tightset.arrays import Array, Run, label_runs
@@ -67,7 +66,7 @@ class Rows:
         for start in range(0, k, block_rows):
             rows = slice(start, min(start + block_rows, k))
             # Column-major rows: scores then come out with rows last, so sums over labels add long vectors.
-            part = X[rows] if sparse.issparse(X) else np.asfortranarray(X[rows])
+            part = np.asfortranarray(X[rows]) if isinstance(X, np.ndarray) else X[rows]
             blocks.append(Block(part, label_runs(y[rows]), None if weight is None else weight[..., rows]))
         edges = np.linspace(0, len(blocks), min(_LANES, len(blocks)) + 1).astype(int)
         self.lanes = [blocks[a:b] for a, b in pairwise(edges)]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tightset.arrays import Array
+from tightset.arrays import Array, to_numpy
 from tightset.icp import significance, threshold
 from tightset.inefficiency import SIZE, Inefficiency
 from tightset.measures import Linear
@@ -37,7 +37,7 @@ def grid_search(
     y: np.ndarray,
     n_classes: int,
     *,
-    confidence: Any,
+    confidences: Sequence[Any],
     penalties: Iterable[float],
     sharpnesses: Iterable[float],
     learning_rates: Iterable[float],
@@ -47,70 +47,76 @@ def grid_search(
     form: str = "-1/L",
     optimiser: str = "gradient-descent",
     selection: str = "inefficiency",
-    max_iter: int = 2000,
+    max_iter: int = 1000,
     tol: float = 1e-7,
     dtype: Any = np.float32,
+    device: str | None = None,
     keep_trace: bool = False,
     n_jobs: int | None = None,
     callback: Progress | None = None,
-) -> Chosen:
-    """The search of the paper for one level: all (lambda, gamma, eta) as one batched descent from zeros.
+) -> list[Chosen]:
+    """The search of the paper: all (level, lambda, gamma, eta) as one batched descent from zeros.
 
-    Taken is the candidate with the smallest inefficiency of the training ICP (``selection = "inefficiency"``) or the
-    one with the smallest loss; never one that failed. Levels are searched one at a time although they could share a
-    descent: a large constant rate amplifies rounding, and a level's result should not depend on its company.
+    Taken for each level is the candidate with the smallest inefficiency of the training ICP (``selection =
+    "inefficiency"``) or the one with the smallest loss; never one that failed; the first of the grid among equals.
 
     Conventions
     -----------
     X : (k, m) standardised, the last column constant 1; theta : (m, C) in float64.
-    The descent runs in ``dtype``; what is compared to choose is computed in float64.
+    The descent runs in ``dtype``, on NumPy or on the torch ``device``; what is compared to choose is float64 on the host.
     """
-    grid = np.array(list(itertools.product(penalties, sharpnesses, learning_rates)), dtype=float)
-    lam, gamma, rate = (column.astype(dtype) for column in grid.T)
-    B, m = len(grid), X.shape[1]
-    measure = Linear()
-    rows = Rows(
-        X.astype(dtype),
-        y,
-        None if sample_weight is None else sample_weight.astype(dtype),
-        scores_per_row=B * n_classes,
-        n_jobs=n_jobs,
+    grid = np.array(
+        list(itertools.product(range(len(confidences)), penalties, sharpnesses, learning_rates)), dtype=float
     )
-    eps = np.full(B, float(significance(confidence)), dtype=dtype)
-    surrogate = Surrogate(
-        rows,
-        measure,
-        Penalised(eps, lam, gamma, f=f, form=form),
-        centre=None if centre is None else centre.astype(dtype),
-    )
+    level = grid[:, 0].astype(int)
+    eps = np.array([float(significance(c)) for c in confidences])[level]
+    B = len(grid)
+
+    def place(x: Any) -> Array:
+        if x is None or device is None:
+            return None if x is None else x.astype(dtype)
+        import torch
+
+        return torch.as_tensor(x.astype(dtype), device=device)
+
+    weight = place(sample_weight)
+    rows = Rows(place(X), y, weight, scores_per_row=B * n_classes, n_jobs=n_jobs)
+    objective = Penalised(place(eps), place(grid[:, 1]), place(grid[:, 2]), f=f, form=form)
     with rows:
         solution = minimise(
-            surrogate,
-            np.zeros((B, m, n_classes), dtype=dtype),
-            OPTIMISERS[optimiser](rate),
+            Surrogate(rows, Linear(), objective, centre=place(centre)),
+            place(np.zeros((B, X.shape[1], n_classes))),
+            OPTIMISERS[optimiser](place(grid[:, 3])),
             max_iter=max_iter,
             tol=tol,
+            check_every=1 if device is None else 25,
             keep_trace=keep_trace,
             callback=callback,
         )
-    theta = solution.theta.astype(np.float64)
-    table = {
-        "confidence": np.full(B, float(confidence)),
-        "penalty": grid[:, 0],
-        "sharpness": grid[:, 1],
-        "learning_rate": grid[:, 2],
-        "loss": solution.loss.astype(np.float64),
-        "inefficiency": training_inefficiency(X, y, theta, confidence, f, sample_weight, centre),
-        "status": solution.status,
-        "n_iter": solution.n_iter,
-    }
-    criterion = np.where(solution.status == "nonfinite", np.inf, table[selection])
-    best = int(np.argmin(criterion))
-    if not np.isfinite(criterion[best]):
-        raise FloatingPointError(
-            f"every candidate diverged at confidence {confidence}; try smaller learning rates or penalties"
-        )
-    return Chosen(theta[best], table | {"chosen": np.arange(B) == best}, solution.trace)
+    theta = to_numpy(solution.theta).astype(np.float64)
+    found = []
+    for at, confidence in enumerate(confidences):
+        own = level == at
+        table = {
+            "confidence": np.full(own.sum(), float(confidence)),
+            "penalty": grid[own, 1],
+            "sharpness": grid[own, 2],
+            "learning_rate": grid[own, 3],
+            "loss": solution.loss[own],
+            "inefficiency": training_inefficiency(X, y, theta[own], confidence, f, sample_weight, centre),
+            "status": solution.status[own],
+            "n_iter": solution.n_iter[own],
+        }
+        criterion = np.where(table["status"] == "nonfinite", np.inf, table[selection])
+        best = int(np.argmin(criterion))
+        if not np.isfinite(criterion[best]):
+            raise FloatingPointError(
+                f"every candidate diverged at confidence {confidence}; try smaller learning rates or penalties"
+            )
+        chosen = {"chosen": np.arange(own.sum()) == best}
+        trace = None if solution.trace is None else solution.trace[:, own]
+        found.append(Chosen(theta[own][best], table | chosen, trace))
+    return found
 
 
 def training_inefficiency(
