@@ -48,7 +48,7 @@ def test_demo_for_machines(monkeypatch, capsys, short_training):
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["demo", "--confidence", "1.5"], 1, "confidence must be a number between 0 and 1"),
+        (["demo", "--confidence", "1.5"], 2, "1.5 is not between 0 and 1"),
         (["demo", "--confidence", "high"], 2, "--confidence"),
         (["demo", "--seed", "-1"], 2, "--seed"),
         (["dmeo"], 2, "No such command"),

@@ -6,7 +6,7 @@ import pytest
 from scipy import sparse
 
 from tightset.arrays import label_runs, own_label
-from tightset.icp import Calibration
+from tightset.icp import Calibration, threshold
 from tightset.inefficiency import LOG, SIZE, Inefficiency, power
 from tightset.measures import Linear
 from tightset.objective import FORMS, Penalised, Surrogate
@@ -141,9 +141,8 @@ def test_very_sharp_sigmoids_are_the_conformal_predictor(confidence):
     rng = np.random.default_rng(7)
     A = rng.standard_normal((200, C))
     y = rng.integers(0, C, 200)
-    icp = Calibration.of(A, y)
-    q = icp.thresholds(confidence)[None, -1]
-    sets = icp.sets(A, confidence)
+    q = threshold(A[np.arange(200), y], confidence)
+    sets = Calibration.of(A, y).sets(A, confidence)
     below = np.max(A[A < q])  # any q between the last score left out and the first one kept
     sharp = Penalised(np.array([1 - confidence]), np.ones(1), np.array([1e9]), q=(q + below) / 2)
     sums, _, _ = sharp.block(A[None], label_runs(y))

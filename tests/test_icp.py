@@ -65,7 +65,7 @@ def test_ranks_are_exact_for_all_levels_and_sizes():
     for confidence, eps in LEVELS.items():
         for n in range(1, 3000):
             expected = (eps * (n + 1)).__floor__()
-            for form in (confidence, 1 - float(eps), np.float64(confidence), np.float32(confidence), str(confidence)):
+            for form in (confidence, 1 - float(eps), np.float64(confidence), np.float32(confidence), Fraction(1) - eps):
                 assert rank(form, n) == expected, (form, n)
 
 
@@ -214,10 +214,25 @@ def test_p_values_keep_the_dtype_of_scores():
         assert Calibration.of(scores, np.zeros(50, dtype=int)).p_values(scores).dtype == dtype
 
 
-def test_weighted_threshold_counts_equal_weights_as_none_and_copies_nearly_as_weights():
+def test_equal_weights_are_no_weights():
     rng = np.random.default_rng(10)
-    for confidence in LEVELS:
-        alphas = rng.standard_normal(rng.integers(1, 400))
-        plain = threshold(alphas, confidence)
-        for scale in (1.0, 0.3, 1e-4):
-            assert threshold(alphas, confidence, np.full(len(alphas), scale)) == plain
+    for n in range(1, 400):
+        alphas = rng.standard_normal(n)
+        for confidence in LEVELS:
+            for scale in (1.0, 0.3, 1e-4):
+                assert threshold(alphas, confidence, np.full(n, scale)) == threshold(alphas, confidence)
+
+
+def test_weights_count_as_copies():
+    """Up to the new row, which counts as the mean weight and not as one: with many rows that is less than a rank."""
+    rng = np.random.default_rng(11)
+    for confidence in (0.8, 0.9, 0.95):
+        alphas, times = rng.standard_normal(500), rng.integers(1, 4, 500)
+        copies = np.sort(np.repeat(alphas, times))
+        low, high = (copies[rank(confidence, len(copies)) + shift] for shift in (-4, 2))
+        assert low <= threshold(alphas, confidence, times.astype(float)) <= high
+
+
+def test_whole_numbers_are_scores_too():
+    predictor = Calibration.of(np.array([[3, 1], [2, 5], [4, 0]]), np.array([0, 1, 0]))
+    np.testing.assert_array_equal(predictor.p_values(np.array([[4, 1]])), [[0.75, 0.25]])

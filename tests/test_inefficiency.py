@@ -25,7 +25,7 @@ def test_wrong_derivative_is_refused_with_the_point():
 
 
 def test_derivative_wrong_at_one_place_only_is_refused_there():
-    with pytest.raises(ValueError, match="at w = 5:"):
+    with pytest.raises(ValueError, match=r"at w = 5\.7:"):
         as_inefficiency((lambda w: w, lambda w: np.where(w > 4, 2.0, 1.0)))
 
 
@@ -39,6 +39,18 @@ def test_functions_that_are_not_elementwise_are_refused(pair):
 def test_nonsense_is_refused(spec):
     with pytest.raises(ValueError, match=r"inefficiency must be|power must be"):
         as_inefficiency(spec)
+
+
+def test_kinks_at_whole_numbers_are_fine_and_an_infinite_cost_of_the_empty_set_is_not():
+    excess = as_inefficiency((lambda w: np.maximum(w - 1, 0), lambda w: np.where(w > 1, 1.0, 0.0)))
+    np.testing.assert_array_equal(excess(np.array([0.0, 1.0, 3.0])), [0, 0, 2])
+    with np.errstate(divide="ignore"), pytest.raises(ValueError, match=r"f\(0\) must be finite"):
+        as_inefficiency((np.log, lambda w: 1 / w))
+
+
+@pytest.mark.parametrize("number", [2, 2.0, np.int64(2), np.float32(2)])
+def test_any_kind_of_number_is_a_power(number):
+    assert as_inefficiency(number).name == "w**2"
 
 
 def test_power_below_one_has_a_finite_slope_at_zero():

@@ -69,6 +69,22 @@ def test_adam_keeps_its_memory_when_candidates_leave():
     np.testing.assert_array_equal(found.theta[1:], alone.theta)
 
 
+def test_adam_is_the_recurrence_of_its_paper():
+    theta, mean, square = np.zeros((1, 2, 2)), 0.0, 0.0
+    for t in range(1, 6):
+        gradient = 2 * (theta - 1) * np.array([[1.0, 10.0], [0.1, 3.0]])
+        mean, square = 0.9 * mean + 0.1 * gradient, 0.999 * square + 0.001 * gradient**2
+        theta = theta - 0.1 * (mean / (1 - 0.9**t)) / (np.sqrt(square / (1 - 0.999**t)) + 1e-8)
+
+    class Problem(Bowls):
+        def __call__(self, theta):
+            gap = (theta - 1) * np.array([[1.0, 10.0], [0.1, 3.0]])
+            return (gap**2).sum(axis=(1, 2)), 2 * gap
+
+    found = minimise(Problem([1]), start(1), Adam(np.array([0.1])), max_iter=5)
+    np.testing.assert_allclose(found.theta, theta, rtol=1e-12)
+
+
 def test_traces_are_kept_on_request():
     found = minimise(
         Bowls([1, 1]), start(2), GradientDescent(np.array([0.5, 0.1])), max_iter=5, tol=1e-8, keep_trace=True

@@ -1,7 +1,7 @@
 """Which array library a computation runs on, and how rows are addressed by label.
 
-Kernels are written against the array API standard: they ask their inputs for a namespace and never
-name a library, so the same lines run on NumPy (the reference), PyTorch or CuPy arrays.
+Kernels ask their inputs for an array API namespace and never name a library, so the same lines run on NumPy (the
+reference) and on PyTorch tensors.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from array_api_compat import array_namespace
 
-__all__ = ["Array", "Run", "Scratch", "label_runs", "namespace", "own_label", "tanh_inplace", "to_numpy"]
+__all__ = ["Array", "Run", "Scratch", "as_array", "label_runs", "namespace", "own_label", "tanh_inplace", "to_numpy"]
 
 Array = Any  # an array of whichever library the caller brought
 
@@ -58,6 +58,17 @@ def tanh_inplace(x: Array) -> Array:
         return x
 
 
+def as_array(x: Any, dtype: Any, device: str | None = None) -> Array:
+    """``x`` as an array of the library that computes: NumPy, or PyTorch on ``device``. Nothing else decides it."""
+    if x is None or device is None:
+        return None if x is None else x.astype(dtype, copy=False)
+    try:
+        import torch
+    except ImportError:
+        raise ImportError(f'device={device!r} needs PyTorch: pip install "tightset[torch]"') from None
+    return torch.as_tensor(np.asarray(x, dtype=dtype), device=device)
+
+
 def to_numpy(x: Array) -> np.ndarray:
     """A NumPy array on the host, whatever ``x`` was."""
     return np.asarray(x.cpu() if hasattr(x, "cpu") else x)
@@ -67,6 +78,9 @@ class Scratch(threading.local):
     """One reusable buffer a thread: fresh megabytes cost more in page faults than the tanh that fills them."""
 
     buffer: Array = None
+
+    def __reduce__(self) -> tuple[type[Scratch], tuple[()]]:
+        return Scratch, ()  # work memory does not travel
 
     def take(self, shape: tuple[int, ...], like: Array) -> Array:
         """An uninitialised array of this shape, valid until the thread's next `take`."""

@@ -2,58 +2,93 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import column_or_1d
 
 from tightset.icp import calibration_rows_needed
 
-__all__ = ["TightsetWarning", "check_groups", "check_weight", "rows_to_hold", "stratified_split", "warn"]
+__all__ = [
+    "TightsetWarning",
+    "check_folds",
+    "check_groups",
+    "check_labels",
+    "check_weight",
+    "generator",
+    "hash_uniform",
+    "rows_to_hold",
+    "settle",
+    "stratified_split",
+    "warn",
+]
+
+_PACKAGE = str(Path(__file__).parent)
 
 
 class TightsetWarning(UserWarning):
     """Something that makes sets valid but larger than they could be, and what to do about it."""
 
 
-def stratified_split(
-    strata: np.ndarray, size: int, random_state: np.random.RandomState
-) -> tuple[np.ndarray, np.ndarray]:
-    """Hold ``size`` rows aside, each stratum in proportion; every stratum keeps at least one row to train on."""
-    counts = np.bincount(strata)
-    share = size * counts / counts.sum()
-    hold = np.minimum(np.floor(share).astype(int), np.maximum(counts - 1, 0))
-    while hold.sum() < size and (hold < counts - 1).any():
-        hold[np.argmax(np.where(hold < counts - 1, share - hold, -np.inf))] += 1
-    mixed = random_state.permutation(len(strata))
-    mixed = mixed[np.argsort(strata[mixed], kind="stable")]
-    place = np.arange(len(strata)) - np.repeat(np.cumsum(counts) - counts, counts)
-    held = place < np.repeat(hold, counts)
-    return np.sort(mixed[~held]), np.sort(mixed[held])
+def warn(message: str) -> None:
+    """Warn at the line of the user's that led here."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, TightsetWarning, stacklevel=level)
 
 
-def rows_to_hold(calibration_size: Any, n: int, strictest: Any) -> int:
-    """How many rows to hold aside: a quarter by default, more (up to half) if the level could not be met with it."""
-    if calibration_size is None:
-        return max(min(max(round(n / 4), calibration_rows_needed(strictest)), n // 2), 1)
-    if isinstance(calibration_size, (int, np.integer)) and not isinstance(calibration_size, bool):
-        rows = int(calibration_size)
-    elif isinstance(calibration_size, (float, np.floating)) and 0 < calibration_size < 1:
-        rows = max(round(n * float(calibration_size)), 1)
-    else:
-        rows = 0
-    if not 0 < rows < n:
-        raise ValueError(
-            f"calibration_size must be a fraction between 0 and 1 or a number of rows from 1 to {n - 1}; "
-            f"got {calibration_size!r}"
-        )
-    return rows
+def check_labels(y: Any, name: str = "y") -> np.ndarray:
+    """Labels ``(n,)`` of one kind, none missing: numbers, booleans or strings."""
+    if y is None:
+        raise ValueError(f"{name} must be given: this estimator requires y to be passed, but the target y is None")
+    numpy_dtype = getattr(getattr(y, "dtype", None), "numpy_dtype", None)
+    if getattr(numpy_dtype, "kind", "O") != "O" and not y.isna().any():  # pandas' nullable numbers
+        y = y.to_numpy(dtype=numpy_dtype)
+    labels: np.ndarray = column_or_1d(y, warn=True, dtype=None)
+    if labels.dtype.kind == "f" and np.isinf(labels).any():
+        raise ValueError(f"Input {name} contains infinity or a value too large for {labels.dtype!r}.")
+    missing = labels != labels
+    if labels.dtype == object:
+        missing = np.array([value is None or (value == value) is not True for value in labels], dtype=bool)
+    if np.any(missing):
+        raise ValueError(f"Input {name} contains NaN or a missing label, first in row {int(np.argmax(missing))}")
+    if labels.dtype == object and not all(isinstance(value, str) for value in labels):
+        if any(isinstance(value, (str, bytes)) for value in labels):
+            raise ValueError(f"{name} mixes strings with other labels; make all of them strings or all numbers")
+        try:
+            labels = np.array(labels.tolist())
+        except ValueError:
+            raise ValueError(f"{name} must hold one label a row; got {labels[0]!r}") from None
+    return labels
+
+
+def check_groups(groups: Any, n: int, name: str) -> np.ndarray | None:
+    """Groups ``(n,)`` of one kind, none missing, or None."""
+    if groups is None:
+        return None
+    values = check_labels(groups, name)
+    if values.shape != (n,):
+        raise ValueError(f"{name} must have one value for each of the {n} rows; got shape {values.shape}")
+    return values
 
 
 def check_weight(sample_weight: Any, n: int) -> np.ndarray | None:
+    """Weights ``(n,)`` that are finite, not negative and not all zero, or None."""
     if sample_weight is None:
         return None
-    weight = np.asarray(sample_weight, dtype=np.float64)
+    try:
+        weight = np.asarray(sample_weight).astype(np.float64, casting="same_kind" if n else "unsafe")
+    except (TypeError, ValueError):
+        try:
+            weight = np.asarray(sample_weight, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(f"sample_weight must be {n} numbers; got {type(sample_weight).__name__}") from None
     if weight.ndim == 0:
         weight = np.full(n, float(weight))
     if weight.shape != (n,):
@@ -65,14 +100,94 @@ def check_weight(sample_weight: Any, n: int) -> np.ndarray | None:
     return weight
 
 
-def check_groups(groups: Any, n: int, name: str) -> np.ndarray | None:
-    if groups is None:
-        return None
-    values: np.ndarray = np.asarray(groups)
-    if values.shape != (n,):
-        raise ValueError(f"{name} must have one value for each of the {n} rows; got shape {values.shape}")
-    return values
+def check_folds(folds: Iterable[Any], n: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """(training rows, calibration rows) of each fold as indices; a row must not serve twice."""
+    checked = []
+    calibrated = np.zeros(n, dtype=int)
+    for train, held in folds:
+        parts = []
+        for rows in (np.asarray(train), np.asarray(held)):
+            rows = np.flatnonzero(rows) if rows.dtype == bool and rows.shape == (n,) else rows  # noqa: PLW2901
+            if rows.ndim != 1 or not len(rows) or rows.dtype.kind not in "iu" or rows.min() < -n or rows.max() >= n:
+                raise ValueError(f"cv must give (training rows, calibration rows) as non-empty indices below {n}")
+            parts.append(rows % n)
+        if len(np.intersect1d(parts[0], parts[1])):
+            raise ValueError("cv has a fold that calibrates on rows it trains on; no coverage could be promised")
+        calibrated[parts[1]] += 1
+        if calibrated.max() > 1 or len(np.unique(parts[1])) < len(parts[1]):
+            raise ValueError("cv calibrates on a row more than once; each row may be held out in one fold only")
+        checked.append((parts[0], parts[1]))
+    if not checked:
+        raise ValueError("cv gives no folds; a generator can be used only once, so give a list or a splitter")
+    return checked
 
 
-def warn(message: str) -> None:
-    warnings.warn(message, TightsetWarning, stacklevel=4)
+def rows_to_hold(calibration_size: Any, n: int, strictest: Any) -> int:
+    """How many rows to hold aside: a quarter by default, more (up to half) if the level could not be met with it."""
+    if calibration_size is None:
+        return max(min(max(round(n / 4), calibration_rows_needed(strictest)), n // 2), 1)
+    rows = 0
+    if isinstance(calibration_size, (int, np.integer)) and not isinstance(calibration_size, bool):
+        rows = int(calibration_size)
+    elif isinstance(calibration_size, (float, np.floating)) and 0 < calibration_size < 1:
+        rows = max(round(n * float(calibration_size)), 1)
+    if not 0 < rows < n:
+        raise ValueError(
+            f"calibration_size must be a fraction between 0 and 1 or a number of rows from 1 to {n - 1}; "
+            f"got {calibration_size!r}"
+        )
+    return rows
+
+
+def stratified_split(
+    strata: np.ndarray, size: int, random_state: np.random.RandomState
+) -> tuple[np.ndarray, np.ndarray]:
+    """Hold ``size`` rows aside, each stratum in proportion, each row with the same probability ``size / n``.
+
+    Systematic sampling: rows in random order within their stratum, strata side by side, every ``n / size``-th row from
+    a random start. Rounding whole strata up or down instead would keep rare labels out of calibration, and with them
+    the guarantee.
+    """
+    n = len(strata)
+    mixed = random_state.permutation(n)
+    mixed = mixed[np.argsort(strata[mixed], kind="stable")]
+    held = mixed[np.floor((np.arange(size) + random_state.uniform()) * (n / size)).astype(int)]
+    return np.setdiff1d(np.arange(n), held), np.sort(held)
+
+
+def generator(random_state: Any) -> np.random.RandomState:
+    """The generator that ``random_state`` stands for; None is a fresh one, never NumPy's global one."""
+    return np.random.RandomState() if random_state is None else check_random_state(random_state)
+
+
+def settle(scores: np.ndarray) -> np.ndarray:
+    """Scores rounded to 40 (float32: 19) binary digits, so that the same row scores the same in any batch.
+
+    Matrix products round differently for one row and for many. Where features are discrete, a new row equal to a
+    calibration row must tie with it; a last digit that falls the wrong way would cost coverage.
+    """
+    single = scores.dtype == np.float32
+    whole: Any = np.uint32 if single else np.uint64
+    drop = 4 if single else 12
+    result = np.array(scores, dtype=np.float32 if single else np.float64, order="C")
+    bits = result.view(whole)
+    bits += whole(1 << (drop - 1))
+    bits &= ~whole((1 << drop) - 1)
+    return result
+
+
+def hash_uniform(scores: np.ndarray, seed: int) -> np.ndarray:
+    """Numbers on (0, 1) for the rows of ``scores``: fixed by the row and the seed, as good as random otherwise.
+
+    A row is smoothed alike however it is batched, and two rows are not, which a generator started anew at each call
+    would not give. (Mixing as in splitmix64.)
+    """
+    bits = np.ascontiguousarray(scores, dtype=np.float64).view(np.uint64)
+    state = np.full(len(scores), seed, dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        for column in bits.T:
+            state = (state ^ column) + np.uint64(0x9E3779B97F4A7C15)
+            state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            state ^= state >> np.uint64(31)
+    return ((state >> np.uint64(12)).astype(np.float64) + 0.5) / 2.0**52

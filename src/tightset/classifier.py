@@ -6,11 +6,11 @@ from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils import get_tags
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
+from sklearn.utils.validation import has_fit_parameter, validate_data
 
 from tightset.inefficiency import as_inefficiency
 from tightset.objective import FORMS
@@ -40,6 +40,7 @@ class SCPOClassifier(ConformalPredictor):
     optimiser : ``"gradient-descent"`` with a constant rate, or ``"adam"``.
     selection : ``"inefficiency"`` of the training ICP, or smallest ``"loss"``.
     max_iter, tol : steps at most; a candidate whose largest step is below ``tol`` (relative) stops early.
+    standardise : train on columns of mean 0 and deviation 1, by the training rows.
     calibration_size : rows held aside, a fraction or a number. By default a quarter, and more (up to half) if the
         level needs more.
     label_conditional : make coverage hold for each label, not only on average.
@@ -48,7 +49,8 @@ class SCPOClassifier(ConformalPredictor):
     keep_trace : keep the loss of every candidate at every step: ``traces_[fold][level]`` is an array
         ``(steps, candidates)``.
     random_state : for the rows held aside and for smoothing. Same seed, same bits.
-    n_jobs : threads; all cores by default. The result does not depend on it.
+    device : None for NumPy, or a PyTorch device such as ``"cuda"``: all levels then share one descent.
+    n_jobs : threads; by default as many as BLAS may use. The result does not depend on it.
     verbose : show a progress bar.
 
     Attributes
@@ -81,11 +83,13 @@ class SCPOClassifier(ConformalPredictor):
         selection: str = "inefficiency",
         max_iter: int = 1000,
         tol: float = 1e-7,
+        standardise: bool = True,
         calibration_size: Any = None,
         label_conditional: bool = False,
         cv: Any = None,
         keep_trace: bool = False,
         random_state: Any = None,
+        device: str | None = None,
         n_jobs: int | None = None,
         verbose: int = 0,
     ) -> None:
@@ -99,11 +103,13 @@ class SCPOClassifier(ConformalPredictor):
         self.selection = selection
         self.max_iter = max_iter
         self.tol = tol
+        self.standardise = standardise
         self.calibration_size = calibration_size
         self.label_conditional = label_conditional
         self.cv = cv
         self.keep_trace = keep_trace
         self.random_state = random_state
+        self.device = device
         self.n_jobs = n_jobs
         self.verbose = verbose
 
@@ -123,6 +129,7 @@ class SCPOClassifier(ConformalPredictor):
             "optimiser": "gradient-descent",
             "selection": "inefficiency",
             "max_iter": 1000,
+            "tol": 0.0,
         }
         return cls(confidence, **(settings | changes))
 
@@ -156,7 +163,10 @@ class SCPOClassifier(ConformalPredictor):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         for name, letter in (("penalty", "lambda"), ("sharpness", "gamma"), ("learning_rate", "eta")):
-            values = np.atleast_1d(np.asarray(getattr(self, name), dtype=float))
+            try:
+                values = np.atleast_1d(np.asarray(getattr(self, name), dtype=float))
+            except (TypeError, ValueError):
+                values = np.empty(0)
             if values.ndim > 1 or not len(values) or not (np.isfinite(values) & (values > 0)).all():
                 raise ValueError(
                     f"{name} ({letter}) must be a positive number or a sequence of them; got {getattr(self, name)!r}"
@@ -168,24 +178,32 @@ class SCPOClassifier(ConformalPredictor):
         ):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {getattr(self, name)!r}")
-        if not (isinstance(self.max_iter, (int, np.integer)) and self.max_iter > 0):
+        if isinstance(self.max_iter, bool) or not (isinstance(self.max_iter, (int, np.integer)) and self.max_iter > 0):
             raise ValueError(f"max_iter must be a positive whole number; got {self.max_iter!r}")
-        if not self.tol >= 0:
+        if self.device is not None and not isinstance(self.device, str):
+            raise ValueError(f"device must be None or the name of a PyTorch device; got {self.device!r}")
+        if not (self.n_jobs is None or (isinstance(self.n_jobs, (int, np.integer)) and self.n_jobs != 0)):
+            raise ValueError(f"n_jobs must be None or a whole number other than 0; got {self.n_jobs!r}")
+        if not (isinstance(self.tol, (int, float, np.number)) and self.tol >= 0):
             raise ValueError(f"tol must be zero or a positive number; got {self.tol!r}")
 
     def _train(self, X: Any, y: np.ndarray, sample_weight: np.ndarray | None) -> tuple[list[LinearModel], list[Chosen]]:
-        scaling = Scaling.of(X, sample_weight)
+        if sample_weight is not None:
+            sample_weight = sample_weight / sample_weight.max()  # only ratios matter, and sums must stay finite
+        scaling = Scaling.of(X, sample_weight) if self.standardise else Scaling.none(X)
         Z, centre = scaling.apply(X)
-        searches = []
-        for level in self.levels_:
-            with training_bar(f"confidence {level}", self.max_iter, show=bool(self.verbose)) as callback:
-                # One level at a time although levels could share a descent: a large constant rate amplifies rounding,
-                # and a level's measure should not depend on which others were asked for.
+        # On the host one level at a time, although levels could share a descent: a large constant rate amplifies
+        # rounding, and a level's measure should not depend on which others were asked for.
+        batches = [[level] for level in self.levels_] if self.device is None else [list(self.levels_)]
+        searches: list[Chosen] = []
+        for levels in batches:
+            title = f"confidence {', '.join(map(str, levels))}"
+            with training_bar(title, self.max_iter, show=bool(self.verbose)) as callback:
                 searches += grid_search(
                     Z,
                     y,
                     len(self.classes_),
-                    confidences=[level],
+                    confidences=levels,
                     penalties=np.atleast_1d(self.penalty),
                     sharpnesses=np.atleast_1d(self.sharpness),
                     learning_rates=np.atleast_1d(self.learning_rate),
@@ -197,6 +215,7 @@ class SCPOClassifier(ConformalPredictor):
                     selection=self.selection,
                     max_iter=self.max_iter,
                     tol=self.tol,
+                    device=self.device,
                     keep_trace=self.keep_trace,
                     n_jobs=self.n_jobs,
                     callback=callback,
@@ -257,41 +276,53 @@ class ConformalClassifier(ConformalPredictor):
         if self.estimator is None:
             tags.input_tags.sparse = True
             return tags
-        for name in ("sparse", "allow_nan", "string", "categorical"):
-            setattr(tags.input_tags, name, getattr(get_tags(self.estimator).input_tags, name))
+        if hasattr(self.estimator, "__sklearn_tags__"):  # a prefit model need not be scikit-learn's
+            for name in ("sparse", "allow_nan", "string", "categorical"):
+                setattr(tags.input_tags, name, getattr(get_tags(self.estimator).input_tags, name))
         return tags
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None, **rows: Any) -> Self:
+    def _fit(self, X: Any, y: Any, sample_weight: Any, X_cal: Any, y_cal: Any, groups: Any, groups_cal: Any) -> None:
         if not (self.prefit or isinstance(self.estimator, FrozenEstimator)):
-            super().fit(X, y, sample_weight, groups=groups, **rows)
-            return self
-        if sample_weight is not None or rows:
+            super()._fit(X, y, sample_weight, X_cal, y_cal, groups, groups_cal)
+            return
+        if any(given is not None for given in (sample_weight, X_cal, y_cal, groups_cal, self.cv)):
             raise ValueError(
                 "a prefit estimator is not trained: give fit nothing but the calibration rows, as X, y and groups"
             )
         self._check_parameters()
-        check_is_fitted(self.estimator)
+        if not hasattr(self.estimator, "classes_"):
+            raise ValueError(
+                f"estimator must be trained already where prefit=True; {type(self.estimator).__name__} has no classes_"
+            )
         self.classes_ = np.unique(self.estimator.classes_)
         calibration = self._calibration_rows(self._check_rows(X, reset=True), y, groups)
         self.folds_ = [Fold([self.estimator], self._calibrations([self.estimator], *calibration))]
-        self._warn_of_few_rows(calibration[1])
-        return self
-
-    fit.__doc__ = ConformalPredictor.fit.__doc__
+        self._warn_of_absent_labels(calibration[1])
+        self._warn_of_few_rows(max(self.levels_, key=float))
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
         if self.prefit and self.estimator is None:
             raise ValueError("prefit=True needs an estimator that is trained already")
-        if self.estimator is not None and not _has_scores(self.estimator):
+        if self.estimator is None:
+            return
+        name = type(self.estimator).__name__
+        if not _has_scores(self.estimator):
             raise ValueError(
-                "estimator must have predict_proba or decision_function to score labels; "
-                f"{type(self.estimator).__name__} has neither"
+                f"estimator must have predict_proba or decision_function to score labels; {name} has neither"
             )
+        if hasattr(self.estimator, "__sklearn_tags__") and not is_classifier(self.estimator):
+            raise ValueError(f"estimator must be a classifier; {name} is not")
+        if getattr(_final_step(self.estimator)[0], "decision_function_shape", None) == "ovo" and not hasattr(
+            self.estimator, "predict_proba"
+        ):
+            raise ValueError("estimator must score classes, not pairs of them: set decision_function_shape='ovr'")
 
     def _check_rows(self, X: Any, *, reset: bool) -> Any:
         # The estimator decides what its rows are: frames, missing values and strings pass through untouched.
         X = X if hasattr(X, "shape") else np.asarray(X)
+        if len(X.shape) == 1 and getattr(X, "dtype", None) is not None and X.dtype.kind in "OUT" and len(X):
+            return X  # texts, for an estimator that reads them
         if len(X.shape) != 2:
             raise ValueError(f"Expected a 2D array X, got shape {X.shape}. Reshape your data: one row a sample")
         if X.shape[0] == 0:
@@ -306,7 +337,8 @@ class ConformalClassifier(ConformalPredictor):
             _default_classifier(sparse_rows=sparse.issparse(X)) if self.estimator is None else clone(self.estimator)
         )
         weights = {} if sample_weight is None else {_weight_argument(estimator): sample_weight}
-        return [estimator.fit(X, self.classes_[y], **weights)], None
+        estimator.fit(X, self.classes_[y], **weights)
+        return [estimator], None
 
     def _scores(self, model: Any, X: Any) -> np.ndarray:
         scores = np.asarray(model.predict_proba(X) if hasattr(model, "predict_proba") else model.decision_function(X))
@@ -319,9 +351,7 @@ class ConformalClassifier(ConformalPredictor):
                 f"estimator {type(model).__name__} gave {scores.shape[1]} scores a row for {len(model.classes_)} "
                 "classes; one score a class is needed"
             )
-        if np.isnan(scores).any():
-            raise ValueError(f"estimator {type(model).__name__} gave scores that are NaN; no set can be made of them")
-        if len(model.classes_) == len(self.classes_):
+        if np.array_equal(model.classes_, self.classes_):
             return scores
         full = np.full((len(scores), len(self.classes_)), -np.inf, dtype=scores.dtype)
         full[:, np.searchsorted(self.classes_, model.classes_)] = scores  # a class unseen in training conforms least
@@ -341,10 +371,16 @@ def _has_scores(estimator: Any) -> bool:
 
 def _weight_argument(estimator: Any) -> str:
     """The name by which ``fit`` takes sample weights; a pipeline passes them to its last step."""
-    final, name = estimator, "sample_weight"
-    while isinstance(final, Pipeline):
-        step, final = final.steps[-1]
-        name = f"{step}__{name}"
+    final, path = _final_step(estimator)
     if not has_fit_parameter(final, "sample_weight"):
         raise ValueError(f"sample_weight was given, but {type(final).__name__} cannot be trained with weights")
-    return name
+    return f"{path}sample_weight"
+
+
+def _final_step(estimator: Any) -> tuple[Any, str]:
+    """The classifier at the end of a pipeline, and the prefix by which the pipeline's ``fit`` addresses it."""
+    path = ""
+    while isinstance(estimator, Pipeline):
+        step, estimator = estimator.steps[-1]
+        path += f"{step}__"
+    return estimator, path

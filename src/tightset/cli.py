@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from typing import Annotated
 
 import typer
@@ -33,7 +34,7 @@ def demo(
     confidence: Annotated[
         list[float] | None, typer.Option(help="Level, between 0 and 1; give it several times for several levels.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Which split of the data.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Which split of the data.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print rows as JSON, for machines.")] = False,
 ) -> None:
     """Compare logistic regression with SCPO on scikit-learn's digits.
@@ -47,6 +48,9 @@ def demo(
     from tightset.demo import compare_on_digits
 
     levels = confidence or [0.8, 0.9, 0.95, 0.99]
+    for level in levels:
+        if not 0 < level < 1:
+            raise typer.BadParameter(f"{level} is not between 0 and 1", param_hint="--confidence")
     rows = compare_on_digits(levels, seed=seed, verbose=sys.stderr.isatty())
     if as_json:
         typer.echo(json.dumps([row._asdict() for row in rows]))
@@ -60,9 +64,9 @@ def demo(
     for name in ("level", "logistic\ncoverage", "\nsize", "SCPO\ncoverage", "\nsize", "change", "95 % interval", "p"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
-        base = row.baseline["mean_size"]
+        base = max(row.baseline["mean_size"], 1e-9)
         table.add_row(
-            f"{row.confidence:.3g}",
+            f"{row.confidence:g}",
             f"{row.baseline['coverage']:.3f}",
             f"{base:.3f}",
             f"{row.scpo['coverage']:.3f}",
@@ -73,8 +77,8 @@ def demo(
         )
     console = Console()
     console.print(table)
-    smaller = [f"{row.confidence:.3g}" for row in rows if row.high < 0]
-    larger = [f"{row.confidence:.3g}" for row in rows if row.low > 0]
+    smaller = [f"{row.confidence:g}" for row in rows if row.high < 0]
+    larger = [f"{row.confidence:g}" for row in rows if row.low > 0]
     console.print(
         f"SCPO's sets are smaller at {', '.join(smaller) or 'no level'}, larger at {', '.join(larger) or 'no level'}"
         f"{'' if len(smaller) + len(larger) == len(rows) else ', and not clearly different at the others'}."
@@ -88,6 +92,7 @@ def demo(
 
 def main() -> None:
     """Run the command line; whatever goes wrong is a sentence and an exit code, not a traceback."""
+    warnings.showwarning = lambda message, *_, **__: typer.echo(f"warning: {message}", err=True)
     try:
         code = app(standalone_mode=False)
     except typer.Abort:

@@ -44,7 +44,7 @@ def compare_on_digits(confidences: list[float], *, seed: int = 0, verbose: bool 
             level,
             rows[0][at],
             rows[1][at],
-            rows[1][at]["mean_size"] / rows[0][at]["mean_size"] - 1,
+            rows[1][at]["mean_size"] / max(rows[0][at]["mean_size"], 1e-9) - 1,
             *bootstrap_difference(sizes[1][at], sizes[0][at], random_state=seed)[1:],
             sign_test(sizes[1][at], sizes[0][at]).p_value,
         )

@@ -33,7 +33,7 @@ def significance(confidence: Any) -> Fraction:
     (Fraction(1, 10), Fraction(1, 20))
     """
     try:
-        level = Fraction(str(confidence)).limit_denominator(10**9)
+        level = Fraction(0 if isinstance(confidence, str) else str(confidence)).limit_denominator(10**9)
     except ValueError:
         level = Fraction(0)
     if not 0 < level < 1:
@@ -111,10 +111,6 @@ class Calibration:
                 columns = slice(None) if label < 0 else slice(label, label + 1)
                 yield members, columns, self.alphas.get((group, label), nobody)
 
-    def thresholds(self, confidence: Any) -> dict[tuple[Any, int], float]:
-        """``alpha_(r)`` of each category, minus infinity where every label must be kept."""
-        return {key: _sorted_threshold(alphas, confidence) for key, alphas in self.alphas.items()}
-
     def sets(self, scores: np.ndarray, confidence: Any, *, groups: np.ndarray | None = None) -> np.ndarray:
         """Prediction sets ``(n, C)`` of bool by one comparison a score, equal to ``p > eps`` in exact arithmetic."""
         if not (self.by_label or self.by_group):
@@ -162,7 +158,7 @@ def p_values(
     Plain: ``(at_most + 1) / (n + 1)``. Smoothed, with ``tau (rows,)`` uniform on (0, 1) as ``smoothing``:
     ``(below + tau (at_most - below + 1)) / (n + 1)``, whose error rate is ``eps`` exactly. Counts of folds add up.
     """
-    result = np.empty_like(scores[0])
+    result = np.empty(scores[0].shape, dtype=scores[0].dtype if scores[0].dtype.kind == "f" else np.float64)
     for rows, (below, at_most, n) in _chunked_counts(folds, scores, groups, ties=smoothing is not None):
         top = at_most + 1 if smoothing is None else below + smoothing[rows, None] * (at_most - below + 1)
         result[rows] = top / (n + 1)
@@ -213,7 +209,7 @@ def threshold(alphas: np.ndarray, confidence: Any, weight: np.ndarray | None = N
     >>> float(threshold(np.array([5.0, 1.0, 3.0]), 0.5)), float(threshold(np.array([5.0, 1.0, 3.0]), 0.9))
     (3.0, -inf)
     """
-    if weight is None:
+    if weight is None or (weight == weight[0]).all():
         r = rank(confidence, len(alphas))
         return np.partition(alphas, r - 1)[r - 1] if r > 0 else -np.inf
     order = np.argsort(alphas)

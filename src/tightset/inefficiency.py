@@ -16,7 +16,8 @@ from tightset.arrays import Array, namespace
 
 __all__ = ["LOG", "SIZE", "Inefficiency", "as_inefficiency", "power"]
 
-_PROBES = (0.1, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 13.0)
+# Between whole numbers, where f may have kinks, and well past the usual number of labels.
+_PROBES = (0.1, 0.45, 0.9, 1.4, 2.3, 3.6, 5.7, 8.8, 13.3, 47.7, 211.1)
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ class Inefficiency:
                 f"inefficiency {self.name!r}: f and its derivative must work elementwise on arrays; "
                 f"for input of shape {w.shape} they returned shapes {up.shape} and {given.shape}"
             )
+        if not np.isfinite(np.asarray(self.value(np.zeros(1)), dtype=float)).all():
+            raise ValueError(f"inefficiency {self.name!r}: f(0) must be finite, since a set can be empty")
         numeric = (up - down) / (2 * step)
         wrong = ~(np.abs(given - numeric) <= 1e-4 * (np.abs(numeric) + 1e-2))
         if wrong.any():
@@ -104,8 +107,8 @@ def as_inefficiency(spec: object) -> Inefficiency:
         return spec
     if isinstance(spec, str) and spec in {"size", "log"}:
         return SIZE if spec == "size" else LOG
-    if isinstance(spec, (int, float)) and not isinstance(spec, bool):
-        return power(spec)
+    if isinstance(spec, (int, float, np.number)) and not isinstance(spec, bool) and 0 < spec < np.inf:
+        return power(float(spec))
     if isinstance(spec, tuple) and len(spec) == 2 and all(callable(part) for part in spec):
         return Inefficiency(getattr(spec[0], "__name__", "custom"), *spec)
     raise ValueError(

@@ -58,8 +58,11 @@ def evaluate(
         row |= vovk_criteria(sets, p, y)
     share = np.bincount(size, minlength=C + 1) / n
     row |= {f"share_of_size_{w}": float(share[w]) for w in range(C + 1)}
-    row |= {f"coverage_of_size_{w}": float(covered[size == w].mean()) for w in np.unique(size)}
-    row |= {f"coverage_of_label_{name}": float(value) for name, value in by_label.items()}
+    row |= {
+        f"coverage_of_size_{w}": float(covered[size == w].mean()) if (size == w).any() else float("nan")
+        for w in range(C + 1)
+    }
+    row |= {f"coverage_of_label_{name}": float(by_label.get(name, "nan")) for name in names}
     return row
 
 
@@ -137,8 +140,11 @@ def bootstrap_difference(
     """
     from sklearn.utils import check_random_state
 
-    values, counts = np.unique(first - second, return_counts=True)
+    values, counts = np.unique(np.subtract(first, second, dtype=float), return_counts=True)
     n = len(first)
-    draws = check_random_state(random_state).multinomial(n, counts / n, size=n_resamples) @ values / n
+    rng = check_random_state(np.random.RandomState() if random_state is None else random_state)
+    step = max(1, 2**22 // len(values))  # resamples drawn at once
+    parts = [min(step, n_resamples - start) for start in range(0, n_resamples, step)]
+    draws = np.concatenate([rng.multinomial(n, counts / n, size=part) @ values / n for part in parts])
     low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2])
     return Interval(float(counts @ values / n), float(low), float(high))

@@ -34,7 +34,7 @@ class Sums(NamedTuple):
     covered: Array
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Penalised:
     """The paper's loss ``L = mean_i f(s_i) + lam V^2``, in one of its four increasing forms.
 
@@ -140,7 +140,7 @@ class Measure(Protocol):
     def add_own(self, gradient: Array, X: Array, runs: list[Run], d_own: Array) -> None: ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Surrogate:
     """The loss of every candidate as a function of its parameters: ``theta (B, m, C)`` to ``(B,)`` and gradient.
 

@@ -104,10 +104,11 @@ def minimise(
 ) -> Solution:
     """Descend from ``theta`` until each candidate no longer moves, fails, or has taken ``max_iter`` steps.
 
-    A candidate has converged when its largest step is at most ``tol * max(1, largest parameter)``. One whose loss
-    or step is no longer finite keeps its last finite parameters and gets the loss infinity; the others go on.
+    A candidate has converged (or stalled on a plateau) when its largest step is at most ``tol * max(1, largest
+    parameter)``. One whose loss or step is no longer finite keeps its last finite parameters and gets the loss
+    infinity; the others go on.
     Finished candidates leave the batch, so the rest run faster. With ``check_every`` above 1 candidates are looked at
-    only then, and an accelerator is not held up in between. ``callback(iteration, still_running)`` is for progress bars.
+    only then, and an accelerator is not held up in between. ``callback(iteration, running)`` serves progress bars.
 
     >>> class Bowl:
     ...     def __call__(self, theta):
@@ -166,7 +167,7 @@ def minimise(
     if len(active):
         with np.errstate(all="ignore"):
             value = to_numpy(current(theta)[0])
-        finite = np.isfinite(value)
+        finite = np.isfinite(value) & np.isfinite(to_numpy(theta)).reshape(len(active), -1).all(axis=1)
         result[active[finite]] = theta[np.flatnonzero(finite)]
         result[active[~finite]] = checked[np.flatnonzero(~finite)]
         loss_of[active[finite]] = value[finite]

@@ -11,12 +11,23 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import check_cv
-from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils import _safe_indexing
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from tightset import icp, metrics
-from tightset.checking import check_groups, check_weight, rows_to_hold, stratified_split, warn
+from tightset.checking import (
+    check_folds,
+    check_groups,
+    check_labels,
+    check_weight,
+    generator,
+    hash_uniform,
+    rows_to_hold,
+    settle,
+    stratified_split,
+    warn,
+)
 from tightset.icp import Calibration, calibration_rows_needed, significance
 from tightset.inefficiency import as_inefficiency
 
@@ -85,9 +96,20 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator):
             need ``groups`` too.
         groups_cal : the groups of ``X_cal``.
         """
+        before = dict(vars(self))
+        try:
+            self._fit(X, y, sample_weight, X_cal, y_cal, groups, groups_cal)
+        except BaseException:
+            self.__dict__ = before  # an earlier fit stays as it was
+            raise
+        return self
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, X_cal: Any, y_cal: Any, groups: Any, groups_cal: Any) -> None:
         self._check_parameters()
         X = self._check_rows(X, reset=True)
-        y = self._check_labels(X, y)
+        y = check_labels(y)
+        check_consistent_length(X, y)
+        check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(
@@ -96,10 +118,10 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator):
         groups = check_groups(groups, len(codes), "groups")
         sample_weight = check_weight(sample_weight, len(codes))
         used = np.ones(len(codes), dtype=bool) if sample_weight is None else sample_weight > 0
-        if len(np.unique(codes[used])) < 2:
-            raise ValueError("sample_weight leaves only one class with a positive weight; training needs two")
 
         if X_cal is None and y_cal is None:
+            if groups_cal is not None:
+                raise ValueError("groups_cal belongs to X_cal, which was not given; the groups of X are called groups")
             parts = [
                 (train, (_take(X, held), codes[held], _take(groups, held)))
                 for train, held in self._splits(codes, groups, used)
@@ -107,14 +129,24 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator):
         else:
             if self.cv is not None:
                 raise ValueError("cv takes calibration rows from X; give either cv or X_cal, not both")
-            parts = [(np.flatnonzero(used), self._calibration_rows(X_cal, y_cal, groups_cal))]
+            if X_cal is None or y_cal is None:
+                raise ValueError("X_cal and y_cal belong together: give both or neither")
+            if groups is not None and groups_cal is None:
+                raise ValueError("groups_cal must be given with X_cal: coverage by group is made on calibration rows")
+            rows = self._calibration_rows(X_cal, y_cal, groups_cal, "_cal")
+            parts = [(np.flatnonzero(used), rows)]
         folds = []
         for train, rows in parts:
+            if len(np.unique(codes[train])) < 2:
+                raise ValueError(
+                    f"only one class is left to train on: of {len(codes)} rows, {len(train)} train; give more rows "
+                    "(n_samples = 1 of a class is not enough) or positive weights"
+                )
             models, record = self._train(_take(X, train), codes[train], _take(sample_weight, train))
             folds.append(Fold(models, self._calibrations(models, *rows), record))
         self.folds_ = folds
-        self._warn_of_few_rows(np.concatenate([rows[1] for _, rows in parts]))
-        return self
+        self._warn_of_absent_labels(np.concatenate([rows[1] for _, rows in parts]))
+        self._warn_of_few_rows(max(self.levels_, key=float))
 
     def calibrate(self, X: Any, y: Any, *, groups: Any = None) -> Any:
         """Calibrate anew on these rows, without training again; they must not have been trained on."""
@@ -126,47 +158,62 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator):
         rows = self._calibration_rows(X, y, groups)
         fold = self.folds_[0]
         self.folds_ = [fold._replace(calibrations=self._calibrations(fold.models, *rows))]
-        self._warn_of_few_rows(rows[1])
+        self._warn_of_absent_labels(rows[1])
+        self._warn_of_few_rows(max(self.levels_, key=float))
         return self
 
     def _calibrations(self, models: list[Any], X: Any, y: np.ndarray, groups: np.ndarray | None) -> list[Calibration]:
         return [
-            Calibration.of(self._scores(model, X), y, by_label=self.label_conditional, groups=groups)
+            Calibration.of(self._sound_scores(model, X), y, by_label=self.label_conditional, groups=groups)
             for model in models
         ]
 
-    def _calibration_rows(self, X: Any, y: Any, groups: Any) -> tuple[Any, np.ndarray, np.ndarray | None]:
-        if X is None or y is None:
-            raise ValueError("X_cal and y_cal belong together: give both or neither")
+    def _sound_scores(self, model: Any, X: Any) -> np.ndarray:
+        scores = self._scores(model, X)
+        if len(scores) != X.shape[0] or np.isnan(scores).any():
+            raise ValueError(
+                f"{type(model).__name__} gave {len(scores)} rows of scores for {X.shape[0]} rows"
+                if len(scores) != X.shape[0]
+                else f"{type(model).__name__} gave scores that are NaN for rows of X; no set can be made of them"
+            )
+        return settle(scores)
+
+    def _calibration_rows(
+        self, X: Any, y: Any, groups: Any, suffix: str = ""
+    ) -> tuple[Any, np.ndarray, np.ndarray | None]:
         X = self._check_rows(X, reset=False)
-        y = self._encode(X, y, "calibration")
-        return X, y, check_groups(groups, len(y), "groups of the calibration rows")
+        y = self._encode(X, y, f"y{suffix}")
+        return X, y, check_groups(groups, len(y), f"groups{suffix}")
 
     def _splits(
         self, y: np.ndarray, groups: np.ndarray | None, used: np.ndarray
     ) -> list[tuple[np.ndarray, np.ndarray]]:
         """(training rows, calibration rows) of each fold, without the rows of weight zero."""
         if self.cv is not None:
-            folds = check_cv(self.cv, y, classifier=True).split(np.zeros((len(y), 1)), y, groups)
+            # groups are categories of coverage here, not units that a splitter must keep together
+            folds = check_folds(check_cv(self.cv, y, classifier=True).split(np.zeros((len(y), 1)), y), len(y))
             return [(train[used[train]], held[used[held]]) for train, held in folds]
         rows = np.flatnonzero(used)
+        if len(rows) < 2:
+            raise ValueError(f"at least two rows are needed, to train and to calibrate; got n_samples = {len(rows)}")
         size = rows_to_hold(self.calibration_size, len(rows), max(self.levels_, key=float))
         strata = y[rows]
         if groups is not None:
             _, group_of = np.unique(groups[rows], return_inverse=True)
-            _, strata = np.unique(strata + (strata.max() + 1) * group_of, return_inverse=True)
-        train, held = stratified_split(strata, size, check_random_state(self.random_state))
+            strata = strata + len(self.classes_) * group_of
+        train, held = stratified_split(strata, size, generator(self.random_state))
         return [(rows[train], rows[held])]
 
-    def _warn_of_few_rows(self, y: np.ndarray) -> None:
-        """Say once what makes sets larger than they need be: too few calibration rows, or a label without any."""
+    def _warn_of_absent_labels(self, y: np.ndarray) -> None:
         absent = [str(label) for c, label in enumerate(self.classes_) if not (y == c).any()]
         if absent and not self.label_conditional:
             warn(
                 f"no calibration row has the label {', '.join(absent)}: coverage holds on average over all labels, "
                 "but nothing is known of these; give calibration rows of every label"
             )
-        strictest = max(self.levels_, key=float)
+
+    def _warn_of_few_rows(self, strictest: Any) -> None:
+        """Say once where there are too few calibration rows to exclude a label at a level."""
         needed = calibration_rows_needed(strictest)
         few = {
             key: sum(len(fold.calibrations[0].alphas.get(key, ())) for fold in self.folds_)
@@ -177,11 +224,12 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator):
         if few:
             (group, label), rows = min(few.items(), key=lambda item: item[1])
             where = "calibration has" if group is None else f"group {group!r} has"
-            what = "every set holds all labels"
+            what = "every set holds all labels" if group is None else "every set of that group holds all labels"
             if label >= 0:
-                where, what = f"{where} for label {self.classes_[label]}", "that label stays in every set"
+                what = f"label {self.classes_[label]} stays in every set" + ("" if group is None else " of that group")
+            rows_of = "rows" if label < 0 else f"rows of label {self.classes_[label]}"
             warn(
-                f"{where} {rows} rows, but confidence {strictest} needs {needed} to exclude a label, so {what}"
+                f"{where} {rows} {rows_of}, but confidence {strictest} needs {needed} to exclude a label, so {what}"
                 + (f" (and likewise for {len(few) - 1} more)" if len(few) > 1 else "")
                 + "; give more calibration rows or ask for less confidence"
             )
@@ -205,14 +253,16 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator):
         confidence : a level or several; by default those of the constructor. Several levels give
             ``(levels, n, n_classes)``.
         groups : the group of each row, if the predictor was calibrated group by group.
-        smoothed : break ties at random, for an error rate of exactly ``1 - confidence``.
+        smoothed : break ties at random, for an error rate of ``1 - confidence`` and not just at most that. With an
+            integer ``random_state`` a row is treated alike at every call.
         as_labels : lists of arrays of labels in place of the bool array.
         """
         levels, single = self._levels(confidence)
         X, groups = self._check_new_rows(X, groups)
-        tau = self._smoothing(X, smoothed)
+        if significance(max(levels, key=float)) < min(map(significance, self.levels_)):
+            self._warn_of_few_rows(max(levels, key=float))  # what was trained for was checked then
         sets = [
-            icp.sets(calibrations, scores, level, groups=groups, smoothing=tau)
+            icp.sets(calibrations, scores, level, groups=groups, smoothing=self._smoothing(scores, smoothed))
             for level, calibrations, scores in self._scored(X, levels)
         ]
         if as_labels:
@@ -229,9 +279,8 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator):
         """
         levels, single = self._levels(confidence)
         X, groups = self._check_new_rows(X, groups)
-        tau = self._smoothing(X, smoothed)
         found = [
-            icp.p_values(calibrations, scores, groups=groups, smoothing=tau)
+            icp.p_values(calibrations, scores, groups=groups, smoothing=self._smoothing(scores, smoothed))
             for _, calibrations, scores in self._scored(X, levels)
         ]
         return found[0] if single else np.stack(found)
@@ -240,27 +289,35 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator):
         """The most conforming label of each row, by the measure of the first level."""
         levels, _ = self._levels(None)
         X, _ = self._check_new_rows(X, None, need_groups=False)
-        _, _, scores = self._scored(X, levels[:1])[0]
-        best: np.ndarray = self.classes_[np.argmax(sum(scores[1:], scores[0]), axis=1)]
+        _, calibrations, scores = self._scored(X, levels[:1])[0]
+        rank = scores[0]
+        if len(scores) > 1:  # scores of separately trained measures have no common scale; their p-values do
+            by_label = self.label_conditional or calibrations[0].by_group
+            p = np.zeros(rank.shape) if by_label else icp.p_values(calibrations, scores)
+            rank = np.where(p == p.max(axis=1, keepdims=True), sum(scores[1:], scores[0]), -np.inf)
+        best: np.ndarray = self.classes_[np.argmax(rank, axis=1)]
         return best
 
     def evaluate(self, X: Any, y: Any, *, confidence: Any = None, groups: Any = None, smoothed: bool = False) -> Any:
         """One flat row (a dict) of what `tightset.metrics.evaluate` measures; a list of rows for several levels."""
         levels, single = self._levels(confidence)
         X, groups = self._check_new_rows(X, groups)
+        if significance(max(levels, key=float)) < min(map(significance, self.levels_)):
+            self._warn_of_few_rows(max(levels, key=float))  # what was trained for was checked then
         y = self._encode(X, y, "y")
-        tau = self._smoothing(X, smoothed)
-        rows = [
-            metrics.evaluate(
-                icp.sets(calibrations, scores, level, groups=groups, smoothing=tau),
-                y,
-                confidence=level,
-                p=icp.p_values(calibrations, scores, groups=groups, smoothing=tau),
-                f=as_inefficiency(self.inefficiency),
-                labels=self.classes_.tolist(),
+        rows = []
+        for level, calibrations, scores in self._scored(X, levels):
+            tau = self._smoothing(scores, smoothed)
+            rows.append(
+                metrics.evaluate(
+                    icp.sets(calibrations, scores, level, groups=groups, smoothing=tau),
+                    y,
+                    confidence=1 - float(significance(level)),
+                    p=icp.p_values(calibrations, scores, groups=groups, smoothing=tau),
+                    f=as_inefficiency(self.inefficiency),
+                    labels=self.classes_.tolist(),
+                )
             )
-            for level, calibrations, scores in self._scored(X, levels)
-        ]
         return rows[0] if single else rows
 
     def _scored(self, X: Any, levels: Sequence[Any]) -> list[tuple[Any, list[Calibration], list[np.ndarray]]]:
@@ -270,7 +327,7 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator):
         for level in levels:
             at = self._model_for(level)
             if at not in known:
-                known[at] = [self._scores(fold.models[at], X) for fold in self.folds_]
+                known[at] = [self._sound_scores(fold.models[at], X) for fold in self.folds_]
             result.append((level, [fold.calibrations[at] for fold in self.folds_], known[at]))
         return result
 
@@ -306,26 +363,21 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator):
         self.levels_ = tuple(self._levels(None)[0])
         as_inefficiency(self.inefficiency)
 
-    def _check_labels(self, X: Any, y: Any) -> Any:
-        if y is None:
-            raise ValueError("y must be given: this estimator requires y to be passed, but the target y is None")
-        y = column_or_1d(y, warn=True)
-        check_consistent_length(X, y)
-        if y.dtype.kind == "f" and not np.isfinite(y).all():
-            raise ValueError("Input y contains NaN or infinity; labels must be known for every row")
-        check_classification_targets(y)
-        return y
-
     def _encode(self, X: Any, y: Any, name: str) -> np.ndarray:
         """Labels as indices of ``classes_``."""
-        y = self._check_labels(X, y)
-        strange = np.setdiff1d(y, self.classes_)
-        if len(strange):
+        y = check_labels(y, name)
+        check_consistent_length(X, y)
+        comparable = (y.dtype.kind in "biuf") == (self.classes_.dtype.kind in "biuf")
+        codes: np.ndarray = np.zeros(len(y), dtype=np.intp)
+        known = np.zeros(len(y), dtype=bool)
+        if comparable:
+            codes = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
+            known = self.classes_[codes] == y
+        if not known.all():
             raise ValueError(
-                f"{name} has labels that were not in training: {strange[:5].tolist()}; "
+                f"{name} has labels that were not in training: {np.unique(y[~known])[:5].tolist()}; "
                 f"known labels are {self.classes_[:10].tolist()}"
             )
-        codes: np.ndarray = np.searchsorted(self.classes_, y)
         return codes
 
     def _check_new_rows(self, X: Any, groups: Any, *, need_groups: bool = True) -> tuple[Any, np.ndarray | None]:
@@ -343,11 +395,13 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator):
             known = {group for fold in self.folds_ for group, _ in fold.calibrations[0].alphas}
             unknown = sorted(set(groups.tolist()) - known, key=str)
             if unknown:
-                warn(f"no calibration row is of group {unknown[0]!r}: its sets hold every label")
+                warn(f"no calibration row is of group {', '.join(map(repr, unknown[:5]))}: its sets hold every label")
         return X, groups
 
-    def _smoothing(self, X: Any, smoothed: bool) -> np.ndarray | None:
-        return check_random_state(self.random_state).uniform(size=X.shape[0]) if smoothed else None
+    def _smoothing(self, scores: list[np.ndarray], smoothed: bool) -> np.ndarray | None:
+        if not smoothed:
+            return None
+        return hash_uniform(scores[0], generator(self.random_state).randint(2**31))
 
 
 def _take(rows: Any, index: np.ndarray) -> Any:

@@ -6,15 +6,16 @@ lane after another, and lanes are added up in their own order, so the result is 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from itertools import pairwise
 from typing import NamedTuple, Self, TypeVar
 
 import numpy as np
 from joblib import effective_n_jobs
-from threadpoolctl import threadpool_limits
+from scipy import sparse
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from tightset.arrays import Array, Run, label_runs
 
@@ -25,6 +26,7 @@ R = TypeVar("R")
 # Scores of one block, over all candidates and labels: about 1.5 MB in float32. Measured fastest on a core with
 # 1 MB of second-level cache; half and double cost 15 to 25 % more.
 _SCORES_PER_BLOCK = 2**18 + 2**17
+_SCORES_PER_DEVICE_BLOCK = 2**28  # a gigabyte of float32: an accelerator wants few, large blocks
 _LANES = 8
 
 
@@ -56,12 +58,14 @@ class Rows:
         block_rows: int | None = None,
         n_jobs: int | None = None,
     ) -> None:
+        on_host = isinstance(X, np.ndarray) or sparse.issparse(X)
         order = np.argsort(y, kind="stable")
         X, y = X[order], y[order]
         weight = None if weight is None else weight[..., order]
         k = len(y)
         if block_rows is None:
-            block_rows = min(max(_SCORES_PER_BLOCK // max(scores_per_row, 1), 64), 4096)
+            budget = _SCORES_PER_BLOCK if on_host else _SCORES_PER_DEVICE_BLOCK
+            block_rows = max(budget // max(scores_per_row, 1), 64)
         blocks = []
         for start in range(0, k, block_rows):
             rows = slice(start, min(start + block_rows, k))
@@ -70,21 +74,52 @@ class Rows:
             blocks.append(Block(part, label_runs(y[rows]), None if weight is None else weight[..., rows]))
         edges = np.linspace(0, len(blocks), min(_LANES, len(blocks)) + 1).astype(int)
         self.lanes = [blocks[a:b] for a, b in pairwise(edges)]
-        self.n_jobs = min(effective_n_jobs(-1 if n_jobs is None else n_jobs), len(self.lanes))
+        self._asked_jobs, self._on_host = n_jobs, on_host
         self._pool: ThreadPoolExecutor | None = None
 
     def __enter__(self) -> Self:
-        self._stack = ExitStack()
-        self._stack.enter_context(threadpool_limits(1, user_api="blas"))
-        if self.n_jobs > 1:
-            self._pool = self._stack.enter_context(ThreadPoolExecutor(self.n_jobs))
+        cores = _single_blas.enter()
+        asked = cores if self._asked_jobs is None else effective_n_jobs(self._asked_jobs)
+        if self._on_host and min(asked, len(self.lanes)) > 1:
+            self._pool = ThreadPoolExecutor(min(asked, len(self.lanes)))
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._pool = None
-        self._stack.close()
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+            self._pool = None
+        _single_blas.leave()
 
     def map(self, function: Callable[[list[Block]], R]) -> Iterator[R]:
         """``function`` of every lane of blocks, in order."""
         results: Iterable[R] = map(function, self.lanes) if self._pool is None else self._pool.map(function, self.lanes)
         return iter(results)
+
+
+class _SingleThreadedBlas:
+    """Holds BLAS to one thread while any fit of the process asks for it; the last one out restores it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._cores = 1
+
+    def enter(self) -> int:
+        """Returns how many threads BLAS may otherwise use: what the user, or a parallel job, left for this process."""
+        with self._lock:
+            if self._users == 0:
+                self._cores = max(
+                    (lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"), default=1
+                )
+                self._limit = threadpool_limits(1, user_api="blas")
+            self._users += 1
+            return self._cores
+
+    def leave(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                self._limit.restore_original_limits()
+
+
+_single_blas = _SingleThreadedBlas()

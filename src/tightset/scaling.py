@@ -11,7 +11,7 @@ from tightset.arrays import Array
 
 __all__ = ["LinearModel", "Scaling"]
 
-_CHUNK = 2**20  # numbers held at once while scoring
+_CHUNK_ROWS = 512
 
 
 class Scaling(NamedTuple):
@@ -29,12 +29,24 @@ class Scaling(NamedTuple):
     def of(cls, X: Array, weight: np.ndarray | None = None) -> Self:
         w = np.full(X.shape[0], 1 / X.shape[0]) if weight is None else weight / weight.sum()
         centre = np.asarray(w @ X, dtype=np.float64)
-        square = X.multiply(X) if sparse.issparse(X) else np.square(X - centre)
-        variance = np.asarray(w @ square) - (centre**2 if sparse.issparse(X) else 0)
+        if sparse.issparse(X):
+            low, high = (np.asarray(end.todense()).ravel() for end in (X.min(axis=0), X.max(axis=0)))
+            present = sparse.csr_array((np.ones_like(X.data), X.indices, X.indptr), shape=X.shape)
+            squares = sparse.csr_array(((X.data - centre[X.indices]) ** 2, X.indices, X.indptr), shape=X.shape)
+            full = np.bincount(X.indices, minlength=X.shape[1]) == X.shape[0]
+            variance = w @ squares + np.where(full, 0, 1 - w @ present) * centre**2
+        else:
+            low, high = X.min(axis=0), X.max(axis=0)
+            variance = w @ np.square(X - centre)
         # What rounding alone can produce in a constant column is no spread.
-        spread = variance > (10 * np.finfo(X.dtype).eps * np.abs(centre)) ** 2
+        spread = high - low > 16 * np.finfo(X.dtype).eps * np.maximum(np.abs(low), np.abs(high))
         scale = np.where(spread, np.sqrt(np.maximum(variance, 0)), 1.0)
         return cls(centre.astype(X.dtype), scale.astype(X.dtype))
+
+    @classmethod
+    def none(cls, X: Array) -> Self:
+        """Columns as they are."""
+        return cls(np.zeros(X.shape[1], dtype=X.dtype), np.ones(X.shape[1], dtype=X.dtype))
 
     def apply(self, X: Array) -> tuple[Array, np.ndarray | None]:
         """Scaled rows with a constant last column, and what is still to be taken off them.
@@ -59,12 +71,17 @@ class LinearModel(NamedTuple):
     theta: np.ndarray
 
     def scores(self, X: Array) -> np.ndarray:
-        """Scores ``(n, C)``, a chunk of rows at a time."""
+        """Scores ``(n, C)``, in chunks of one shape: a row scores the same to the last bit, alone or among others."""
         n, C = X.shape[0], self.theta.shape[1]
         result = np.empty((n, C), dtype=self.theta.dtype)
-        step = max(1, _CHUNK // (X.shape[1] + 1))
-        for start in range(0, n, step):
-            Z, centre = self.scaling.apply(X[start : start + step])
-            scores = Z @ self.theta
-            result[start : start + step] = scores if centre is None else scores - centre @ self.theta[:-1]
+        for start in range(0, n, _CHUNK_ROWS):
+            part = X[start : start + _CHUNK_ROWS]
+            rows = part.shape[0]
+            Z, centre = self.scaling.apply(part)
+            if centre is None and rows < _CHUNK_ROWS:
+                Z = np.concatenate([Z, np.zeros((_CHUNK_ROWS - rows, Z.shape[1]), dtype=Z.dtype)])
+            scores = (Z @ self.theta)[:rows]
+            result[start : start + rows] = scores if centre is None else scores - centre @ self.theta[:-1]
+        if not np.isfinite(result).all():
+            raise ValueError("X has values too large to be scored; the scores are infinite or NaN")
         return result

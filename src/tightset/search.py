@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tightset.arrays import Array, to_numpy
+from tightset.arrays import Array, as_array, to_numpy
 from tightset.icp import significance, threshold
 from tightset.inefficiency import SIZE, Inefficiency
 from tightset.measures import Linear
@@ -63,7 +64,7 @@ def grid_search(
     Conventions
     -----------
     X : (k, m) standardised, the last column constant 1; theta : (m, C) in float64.
-    The descent runs in ``dtype``, on NumPy or on the torch ``device``; what is compared to choose is float64 on the host.
+    The descent runs in ``dtype``, on NumPy or on the torch ``device``; choosing is done in float64.
     """
     grid = np.array(
         list(itertools.product(range(len(confidences)), penalties, sharpnesses, learning_rates)), dtype=float
@@ -71,16 +72,8 @@ def grid_search(
     level = grid[:, 0].astype(int)
     eps = np.array([float(significance(c)) for c in confidences])[level]
     B = len(grid)
-
-    def place(x: Any) -> Array:
-        if x is None or device is None:
-            return None if x is None else x.astype(dtype)
-        import torch
-
-        return torch.as_tensor(x.astype(dtype), device=device)
-
-    weight = place(sample_weight)
-    rows = Rows(place(X), y, weight, scores_per_row=B * n_classes, n_jobs=n_jobs)
+    place = partial(as_array, dtype=dtype, device=device)
+    rows = Rows(place(X), y, place(sample_weight), scores_per_row=B * n_classes, n_jobs=n_jobs)
     objective = Penalised(place(eps), place(grid[:, 1]), place(grid[:, 2]), f=f, form=form)
     with rows:
         solution = minimise(

@@ -1,8 +1,8 @@
 """The paper's seven data sets, prepared from raw files.
 
 Each recipe gives the rows, columns, labels and part sizes of the paper's table; where that cannot be, the note of the
-data set says so. Parts are drawn by a seed; what the archives deliver already divided stays divided (avila's test part;
-fotp at seed 0). Raw files are looked for in ``data_dir``, else where ``TIGHTSET_DATA`` points, else in a per-user cache.
+data set says so. Parts are drawn by a seed; what the archives deliver divided stays divided (avila's test part; fotp at
+seed 0). Raw files are looked for in ``data_dir``, else where ``TIGHTSET_DATA`` points, else in a per-user cache.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def load(name: str, seed: int = 0, data_dir: str | Path | None = None) -> Split:
     return split
 
 
-# ---- reading ----------------------------------------------------------------------------------------------------------
+# ---- reading ---------------------------------------------------------------------------------------------------------
 
 
 def _text(path: Path) -> str:
@@ -116,8 +116,8 @@ def _text(path: Path) -> str:
     return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
 
 
-def _numbers(text: str, **options: object) -> np.ndarray:
-    return np.loadtxt(io.StringIO(text), delimiter=",", ndmin=2, **options)  # type: ignore[arg-type]
+def _numbers(text: str, skiprows: int = 0) -> np.ndarray:
+    return np.loadtxt(io.StringIO(text), delimiter=",", ndmin=2, skiprows=skiprows)
 
 
 def _cut(X: np.ndarray, y: np.ndarray, order: np.ndarray, parts: tuple[int, int, int]) -> Split:
@@ -195,7 +195,7 @@ def _mice(paths: list[Path], rng: np.random.Generator, seed: int) -> Split:  # n
     return _cut(X, y, rng.permutation(len(y)), DATASETS["mice"].parts)
 
 
-# ---- the table --------------------------------------------------------------------------------------------------------
+# ---- the table -------------------------------------------------------------------------------------------------------
 
 _UCI = "https://archive.ics.uci.edu/static/public"
 

@@ -1,0 +1,5 @@
+"""``python -m tightset``: the command line."""
+
+from tightset.cli import main
+
+main()
