@@ -53,9 +53,10 @@ def check_labels(y: Any, name: str = "y") -> np.ndarray:
     labels: np.ndarray = column_or_1d(y, warn=True, dtype=None)
     if labels.dtype.kind == "f" and np.isinf(labels).any():
         raise ValueError(f"Input {name} contains infinity or a value too large for {labels.dtype!r}.")
-    missing = labels != labels
-    if labels.dtype == object:
+    if labels.dtype == object:  # NaN differs from itself, and pandas' NA compares as neither
         missing = np.array([value is None or (value == value) is not True for value in labels], dtype=bool)
+    else:
+        missing = labels != labels
     if np.any(missing):
         raise ValueError(f"Input {name} contains NaN or a missing label, first in row {int(np.argmax(missing))}")
     if labels.dtype == object and not all(isinstance(value, str) for value in labels):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 import warnings
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
@@ -88,6 +90,61 @@ def demo(
         "logistic regression.\nNext: tightset demo --seed 1, or in Python: from tightset import SCPOClassifier",
         highlight=False,
     )
+
+
+paper_app = typer.Typer(no_args_is_help=True, help="The paper's experiments.\n\nExample: tightset paper run --quick")
+app.add_typer(paper_app, name="paper")
+
+DataDir = Annotated[
+    Path | None,
+    typer.Option(help="Folder of raw files; else TIGHTSET_DATA, else the per-user cache.", show_default=False),
+]
+
+
+@paper_app.command("run")
+def paper_run(
+    out: Annotated[Path, typer.Option(help="Folder of results; a run that was broken off goes on there.")] = Path(
+        "results/paper"
+    ),
+    quick: Annotated[bool, typer.Option("--quick", help="A few minutes: five sets, two levels, one split.")] = False,
+    splits: Annotated[int, typer.Option(min=1, help="How many splits of each data set.")] = 5,
+    dataset: Annotated[list[str] | None, typer.Option(help="Only this data set; may be repeated.")] = None,
+    device: Annotated[str | None, typer.Option(help="A PyTorch device such as cuda; else NumPy on the CPU.")] = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Measure the paper's tables anew; every finished row is kept.
+
+    Example: tightset paper run --quick --out quick
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from tightset.paper.datasets import DATASETS
+    from tightset.paper.experiments import plan, run
+
+    unknown = set(dataset or []) - set(DATASETS)
+    if unknown:
+        raise typer.BadParameter(f"{unknown.pop()} is none of {', '.join(DATASETS)}", param_hint="--dataset")
+    experiments = plan(range(splits), dataset or DATASETS, quick=quick)
+    columns = (
+        BarColumn(),
+        TextColumn("{task.fields[done]}/{task.fields[rows]} rows, {task.description}"),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[left]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task("starting", total=1.0, done=0, rows=len(experiments), left="")
+        started: list[float] = []  # when, and at which share of the cost, this session began
+
+        def progress(done: int, rows: int, share: float, experiment: Any) -> None:
+            started.extend([time.monotonic(), share] if not started else [])
+            gone, gained = time.monotonic() - started[0], share - started[1]
+            left = f"about {gone / gained * (1 - share) / 60:.0f} min left" if gained > 0.01 else ""
+            title = f"{experiment.dataset} {experiment.method} {experiment.confidence:g}" if experiment else "done"
+            bar.update(task, completed=share, done=done, rows=rows, left=left, description=title)
+
+        run(experiments, out, data_dir=data_dir, device=device, progress=progress)
+    typer.echo(f"{len(experiments)} rows in {out / 'rows.csv'}; next: tightset paper report --results {out}")
 
 
 def main() -> None:
