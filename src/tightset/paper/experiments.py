@@ -22,6 +22,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from tightset import __version__
 from tightset.classifier import ConformalClassifier, SCPOClassifier
 from tightset.inefficiency import as_inefficiency
 from tightset.metrics import sign_test
@@ -330,8 +331,8 @@ class Log:
             "started": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
             "device": device,
             "hardware": _hardware(device),
-            "versions": {name: version(name) for name in ("tightset", "numpy", "scipy", "scikit-learn")}
-            | {"python": platform.python_version()},
+            "versions": {name: version(name) for name in ("numpy", "scipy", "scikit-learn")}
+            | {"tightset": __version__, "python": platform.python_version()},
             "git": _git_state(),
             "rows": 0,
             "seconds": 0.0,
