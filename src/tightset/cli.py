@@ -92,6 +92,9 @@ def demo(
     )
 
 
+data_app = typer.Typer(no_args_is_help=True, help="The paper's raw data sets.\n\nExample: tightset data list")
+app.add_typer(data_app, name="data")
+
 paper_app = typer.Typer(no_args_is_help=True, help="The paper's experiments.\n\nExample: tightset paper run --quick")
 app.add_typer(paper_app, name="paper")
 
@@ -99,6 +102,106 @@ DataDir = Annotated[
     Path | None,
     typer.Option(help="Folder of raw files; else TIGHTSET_DATA, else the per-user cache.", show_default=False),
 ]
+
+
+Names = Annotated[list[str] | None, typer.Argument(help="Data sets; all seven by default.", show_default=False)]
+
+
+def _chosen(names: list[str] | None) -> list[Any]:
+    from tightset.paper.datasets import DATASETS
+
+    for name in names or []:
+        if name not in DATASETS:
+            raise typer.BadParameter(f"{name} is none of {', '.join(DATASETS)}")
+    return [DATASETS[name] for name in names or DATASETS]
+
+
+@data_app.command("list")
+def data_list(names: Names = None, data_dir: DataDir = None) -> None:
+    """Show the data sets, and which of them are here.
+
+    Example: tightset data list
+    """
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from tightset.paper.datasets import data_folder
+    from tightset.paper.fetch import present
+
+    folder = data_folder(data_dir)
+    table = Table(title=f"Raw data in {folder}", box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in ("set", "variables", "labels", "train / cal / test", "here"):
+        table.add_column(column)
+    console = Console()
+    for one in _chosen(names):
+        parts = " / ".join(map(str, one.parts))
+        here = "yes" if present(one, folder) else "no"
+        table.add_row(one.name, str(one.variables), str(one.labels), parts, here)
+    console.print(table)
+    for one in _chosen(names):
+        console.print(f"{one.name}: {one.note}", highlight=False, markup=False)
+
+
+@data_app.command("check")
+def data_check(names: Names = None, data_dir: DataDir = None) -> None:
+    """Verify raw files, and that they give the rows, columns and labels of the paper's table.
+
+    Example: tightset data check avila
+    """
+    from tightset.paper.datasets import DataError, data_folder, load
+
+    bad = 0
+    for one in _chosen(names):
+        try:
+            load(one.name, data_dir=data_dir)
+        except DataError as error:
+            bad += 1
+            typer.echo(f"{one.name}: {error}", err=True)
+        else:
+            typer.echo(f"{one.name}: unaltered, and gives the rows, columns and labels it should")
+    if bad:
+        raise typer.Exit(1)
+    typer.echo(f"all well in {data_folder(data_dir)}")
+
+
+@data_app.command("fetch")
+def data_fetch(
+    names: Names = None,
+    data_dir: DataDir = None,
+    mirror: Annotated[str | None, typer.Option(help="Address to use in place of the archive's.")] = None,
+) -> None:
+    """Download raw data sets from the public archives; a broken download goes on where it stopped.
+
+    Example: tightset data fetch avila wine
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from tightset.paper.datasets import DataError, data_folder
+    from tightset.paper.fetch import fetch
+
+    folder = data_folder(data_dir)
+    bad = 0
+    for one in _chosen(names):
+        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+        try:
+            with Progress(
+                *columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()
+            ) as bar:
+                task = bar.add_task(one.name, total=None)
+                new = fetch(
+                    one,
+                    folder,
+                    mirror=mirror,
+                    progress=lambda n, m: bar.update(task, completed=n, total=m),  # noqa: B023
+                )
+            typer.echo(f"{one.name}: {'fetched to' if new else 'was already in'} {folder}")
+        except DataError as error:
+            bad += 1
+            typer.echo(f"{one.name}: {error}", err=True)
+    if bad:
+        raise typer.Exit(1)
 
 
 @paper_app.command("run")

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["DATASETS", "DataError", "DataSet", "RawFile", "Split", "check_file", "data_folder", "load"]
+__all__ = ["ARCHIVE", "DATASETS", "DataError", "DataSet", "RawFile", "Split", "check_file", "data_folder", "load"]
 
 Arrays = tuple[np.ndarray, np.ndarray]
 
@@ -62,6 +62,7 @@ class DataSet(NamedTuple):
     url: str | None
     members: dict[str, str] | None
     note: str
+    by_hand: str = ""
 
 
 def data_folder(data_dir: str | Path | None = None) -> Path:
@@ -148,8 +149,11 @@ def _covtype(paths: list[Path], rng: np.random.Generator, seed: int) -> Split:  
 
 
 def _dna(paths: list[Path], rng: np.random.Generator, seed: int) -> Split:  # noqa: ARG001
-    rows = [line.rsplit(",", 1) for line in _text(paths[0]).split()[1:2001]]
-    X, y = _numbers("\n".join(row[0] for row in rows)), np.array([row[1] for row in rows])
+    rows = [line.rsplit(",", 1) for line in _text(paths[0]).split()[1:]]
+    counts = {label: sum(row[1] == label for row in rows) for label in ("n", "ei", "ie")}
+    if counts != {"n": 1654, "ei": 767, "ie": 765}:
+        raise ValueError(f"3186 rows, 1654 n, 767 ei and 765 ie expected, got {counts}")
+    X, y = _numbers("\n".join(row[0] for row in rows[:2000])), np.array([row[1] for row in rows[:2000]])
     return _cut(X, y, rng.permutation(len(y)), DATASETS["dna"].parts)
 
 
@@ -185,7 +189,9 @@ _MICE_DROPPED = ("BCL2_N", "H3MeK4_N", "BAD_N", "EGR1_N", "H3AcK18_N", "pCFOS_N"
 
 
 def _mice(paths: list[Path], rng: np.random.Generator, seed: int) -> Split:  # noqa: ARG001
-    header, *lines = (line.split(",") for line in _text(paths[0]).split("\n") if line.strip())
+    header, *lines = (line.split(",") for line in _text(paths[0]).splitlines() if line.strip())
+    if (len(lines), len(header)) != (1080, 82):
+        raise ValueError(f"1080 rows of 82 columns expected, got {len(lines)} of {len(header)}")
     X = np.array([[float(cell) if cell else np.nan for cell in line[1:78]] for line in lines])
     y = np.array([line[81] for line in lines])
     whole = np.isnan(X).sum(axis=1) < 40
@@ -197,7 +203,7 @@ def _mice(paths: list[Path], rng: np.random.Generator, seed: int) -> Split:  # n
 
 # ---- the table -------------------------------------------------------------------------------------------------------
 
-_UCI = "https://archive.ics.uci.edu/static/public"
+ARCHIVE = "https://archive.ics.uci.edu/static/public"
 
 DATASETS: dict[str, DataSet] = {
     one.name: one
@@ -222,7 +228,7 @@ DATASETS: dict[str, DataSet] = {
                 ),
             ),
             _avila,
-            f"{_UCI}/459/avila.zip",
+            f"{ARCHIVE}/459/avila.zip",
             {"avila-tr.txt": "avila/avila-tr.txt", "avila-ts.txt": "avila/avila-ts.txt"},
             "labels with fewer than 300 rows in the training file (Y, C, W, B) become Others; the test file is fixed",
         ),
@@ -248,7 +254,7 @@ DATASETS: dict[str, DataSet] = {
                 ),
             ),
             _covtype,
-            f"{_UCI}/31/covertype.zip",
+            f"{ARCHIVE}/31/covertype.zip",
             {"covtype.data.gz": "covtype/covtype.data.gz"},
             "36,000 rows drawn at random from the full file, or from a random 16 % of it",
         ),
@@ -265,11 +271,13 @@ DATASETS: dict[str, DataSet] = {
                         "50a074510f1342d875329f7bc8c52df56ac5cd3303d5ee83d6fbc36779881618",
                     ),
                 ),
+                (RawFile("dna/dna.csv", None, None),),
             ),
             _dna,
             None,
             None,
-            "the first 2000 rows of DNA in the R package mlbench, written as CSV (V1..V180 as 0/1, Class)",
+            "the first 2000 rows of DNA in the R package mlbench; 0/1 columns, which the paper does not normalise",
+            'in R: library(mlbench); data(DNA); write.csv(DNA, "dna.csv", row.names = FALSE, quote = FALSE)',
         ),
         DataSet(
             "fotp",
@@ -292,7 +300,7 @@ DATASETS: dict[str, DataSet] = {
                 ),
             ),
             _fotp,
-            f"{_UCI}/249/first+order+theorem+proving.zip",
+            f"{ARCHIVE}/249/first+order+theorem+proving.zip",
             {
                 "ml-prove/train.csv": "fotp/train.csv",
                 "ml-prove/validation.csv": "fotp/validation.csv",
@@ -320,7 +328,7 @@ DATASETS: dict[str, DataSet] = {
                 ),
             ),
             _wine,
-            f"{_UCI}/186/wine+quality.zip",
+            f"{ARCHIVE}/186/wine+quality.zip",
             {
                 "winequality-red.csv": "wine/winequality-red.csv",
                 "winequality-white.csv": "wine/winequality-white.csv",
@@ -343,7 +351,7 @@ DATASETS: dict[str, DataSet] = {
                 ),
             ),
             _polish,
-            f"{_UCI}/365/polish+companies+bankruptcy+data.zip",
+            f"{ARCHIVE}/365/polish+companies+bankruptcy+data.zip",
             {"3year.arff": "polish/3year.arff"},
             "third year, four attributes and incomplete rows dropped: 444 bankruptcies and 888 sound firms, drawn anew",
         ),
@@ -360,11 +368,13 @@ DATASETS: dict[str, DataSet] = {
                         "1d6722b089db85dccfcb84d62e7299dcffd17b41223c3da54321890b63fff7ad",
                     ),
                 ),
+                (RawFile("mice/mice.csv", None, None),),
             ),
             _mice,
             None,
             None,
             "three empty rows and six proteins dropped (the text says seven, its 71 variables need six), means imputed",
+            "the archive's Mice Protein Expression (342) is an Excel sheet: save it as CSV",
         ),
     ]
 }
