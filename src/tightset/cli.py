@@ -250,6 +250,22 @@ def paper_run(
     typer.echo(f"{len(experiments)} rows in {out / 'rows.csv'}; next: tightset paper report --results {out}")
 
 
+@paper_app.command("report")
+def paper_report(
+    results: Annotated[Path, typer.Option(help="Folder of results of `tightset paper run`.")] = Path("results/paper"),
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("docs/paper.md"),
+    figures: Annotated[bool, typer.Option(help="Draw the figures (needs matplotlib).")] = True,
+) -> None:
+    """Write the account of the reproduction from stored results.
+
+    Example: tightset paper report --results results/paper --out docs/paper.md
+    """
+    from tightset.paper.report import write_report
+
+    write_report(results, out, figures=figures)
+    typer.echo(f"written: {out}")
+
+
 def main() -> None:
     """Run the command line; whatever goes wrong is a sentence and an exit code, not a traceback."""
     warnings.showwarning = lambda message, *_, **__: typer.echo(f"warning: {message}", err=True)

@@ -15,7 +15,15 @@ from scipy.special import bdtr
 
 from tightset.inefficiency import SIZE, Inefficiency
 
-__all__ = ["Interval", "SignTest", "bootstrap_difference", "evaluate", "sign_test", "vovk_criteria"]
+__all__ = [
+    "Interval",
+    "SignTest",
+    "bootstrap_difference",
+    "evaluate",
+    "sign_test",
+    "sign_test_p_value",
+    "vovk_criteria",
+]
 
 Row = dict[str, Any]
 
@@ -113,9 +121,13 @@ def sign_test(first: np.ndarray, second: np.ndarray) -> SignTest:
     SignTest(first_smaller=3, second_smaller=0, p_value=0.25)
     """
     a, b = int((first < second).sum()), int((second < first).sum())
-    if a + b == 0:
-        return SignTest(0, 0, 1.0)
-    return SignTest(a, b, float(min(1.0, 2 * bdtr(min(a, b), a + b, 0.5))))
+    return SignTest(a, b, sign_test_p_value(a, b))
+
+
+def sign_test_p_value(first_smaller: int, second_smaller: int) -> float:
+    """Two-sided probability of a split at least this uneven, if both were equally likely."""
+    n = first_smaller + second_smaller
+    return float(min(1.0, 2 * bdtr(min(first_smaller, second_smaller), n, 0.5))) if n else 1.0
 
 
 class Interval(NamedTuple):

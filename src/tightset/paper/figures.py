@@ -1,0 +1,86 @@
+"""Figures of the account; they need matplotlib (``pip install "tightset[plots]"``)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tightset.paper.summary import TOLERANCE, Cell
+
+__all__ = ["draw_agreement", "draw_regions"]
+
+
+def _figure(width: float, height: float) -> Any:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ImportError('figures need matplotlib: pip install "tightset[plots]"') from None
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def draw_agreement(cells: list[Cell], path: Path) -> None:
+    """Printed against measured inefficiency, one marker a data set, with the band of what counts as reproduced."""
+    figure = _figure(7, 3.6)
+    markers = dict(zip(dict.fromkeys(c.dataset for c in cells), "os^Dv*P", strict=False))
+    for at, (f, title) in enumerate((("size", "f(w) = w"), ("log", "f(w) = log(1 + w)"))):
+        ax = figure.add_subplot(1, 2, at + 1)
+        own = [c for c in cells if c.f == f]
+        there = np.array([float(c.printed["scpo_inefficiency"]) for c in own])
+        here = np.array([c.scpo.mean() for c in own])
+        ends = np.array([min(there.min(), here.min()) * 0.9, max(there.max(), here.max()) * 1.1])
+        ax.fill_between(ends, ends * (1 - TOLERANCE), ends * (1 + TOLERANCE), color="0.88", lw=0)
+        ax.plot(ends, ends, color="0.5", lw=1)
+        for name, marker in markers.items():
+            mine = np.array([c.dataset == name for c in own])
+            ax.plot(there[mine], here[mine], marker, ms=5, alpha=0.85, label=name)
+        ax.set(xscale="log", yscale="log", xlabel="printed", ylabel="measured here" if at == 0 else "", title=title)
+        ticks = [t for t in (0.6, 0.8, 1, 1.5, 2, 3, 4, 6) if ends[0] < t < ends[1]]
+        ax.set_xticks(ticks, [f"{t:g}" for t in ticks])
+        ax.set_yticks(ticks, [f"{t:g}" for t in ticks])
+        ax.minorticks_off()
+    ax.legend(fontsize=8, loc="lower right")
+    figure.savefig(path, dpi=130)
+
+
+def draw_regions(path: Path) -> None:
+    """The paper's figure: two variables, three labels, each region a prediction set, from a real fit at 90 %."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+    from sklearn.datasets import load_wine
+
+    from tightset.classifier import SCPOClassifier
+
+    X, y = load_wine(return_X_y=True)
+    X = X[:, [6, 9]]
+    clf = SCPOClassifier.paper(0.9, random_state=0).fit(X, y)
+    low, high = X.min(axis=0) - 0.3, X.max(axis=0) + 0.3
+    across, up = np.meshgrid(np.linspace(low[0], high[0], 400), np.linspace(low[1], high[1], 400))
+    sets = clf.predict_set(np.column_stack([across.ravel(), up.ravel()])).reshape(*across.shape, 3)
+    code = sets @ np.array([1, 2, 4])
+    palette = np.array(
+        [[1, 1, 1], [0.55, 0.71, 0.87], [0.98, 0.79, 0.55], [0.78, 0.77, 0.72], [0.67, 0.84, 0.65], [0.6, 0.78, 0.76],
+         [0.83, 0.82, 0.58], [0.72, 0.72, 0.72]]
+    )  # fmt: skip
+    figure = _figure(6.4, 4.4)
+    ax = figure.add_subplot()
+    extent = (low[0], high[0], low[1], high[1])
+    ax.imshow(palette[code], origin="lower", extent=extent, aspect="auto", interpolation="nearest")
+    for label, style in enumerate(("-", "--", ":")):
+        ax.contour(across, up, sets[..., label], levels=[0.5], colors="k", linestyles=style, linewidths=1.2)
+    for label, marker in enumerate("o^s"):
+        ax.plot(*X[y == label].T, marker, ms=3.5, color="k", mfc="none", mew=0.7)
+    names = np.array(list("ABC"))
+    seen = [c for c in range(8) if (code == c).any()]
+    handles: list[Any] = [
+        Patch(fc=palette[c], ec="0.4", label="{" + ", ".join(names[[bool(c >> b & 1) for b in range(3)]]) + "}")
+        for c in seen
+    ]
+    handles += [
+        Line2D([], [], color="k", ls=style, marker=marker, mfc="none", ms=4, label=f"label {name}")
+        for name, style, marker in zip(names, ("-", "--", ":"), "o^s", strict=True)
+    ]
+    ax.legend(handles=handles, fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5), title="prediction set")
+    ax.set(xlabel="flavanoids", ylabel="colour intensity", title="Linear conformity measure, 90 %")
+    figure.savefig(path, dpi=130)
