@@ -28,6 +28,19 @@ def imported(path):
             yield node.module.split(".")[1]
 
 
+PAPER_ORDER = ["datasets", "fetch", "errata", "experiments", "summary", "figures", "report"]
+
+
+def test_the_paper_comes_after_the_estimators_and_in_its_own_order():
+    assert {path.stem for path in (SOURCE / "paper").glob("*.py")} - {"__init__"} == set(PAPER_ORDER)
+    for name in PAPER_ORDER:
+        tree = ast.walk(ast.parse((SOURCE / "paper" / f"{name}.py").read_text()))
+        modules = [node.module for node in tree if isinstance(node, ast.ImportFrom) and node.module]
+        assert "tightset.cli" not in modules
+        own = [module.split(".")[2] for module in modules if module.startswith("tightset.paper.")]
+        assert set(own) <= set(PAPER_ORDER[: PAPER_ORDER.index(name)]), name
+
+
 def test_every_file_is_on_the_map():
     assert {path.stem for path in SOURCE.glob("*.py")} - {"__init__", "__main__"} == set(ORDER)
 

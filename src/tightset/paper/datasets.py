@@ -171,13 +171,15 @@ def _wine(paths: list[Path], rng: np.random.Generator, seed: int) -> Split:  # n
 def _polish(paths: list[Path], rng: np.random.Generator, seed: int) -> Split:  # noqa: ARG001
     lines = _text(paths[0]).splitlines()
     if paths[0].name.endswith(".arff"):
-        lines = lines[next(i for i, line in enumerate(lines) if line.lower().startswith("@data")) + 1 :]
+        lines = lines[next((i for i, line in enumerate(lines) if line.lower().startswith("@data")), len(lines)) + 1 :]
     else:
         lines = lines[1:]
     cells = [["nan" if cell in {"", "?"} else cell for cell in line.split(",")] for line in lines if line.strip()]
+    if len(cells) != 10503:
+        raise ValueError(f"10503 rows expected, got {len(cells)}")
     table = np.array(cells, dtype=float)
-    if (len(table), int(table[:, 64].sum())) != (10503, 495):
-        raise ValueError(f"10503 rows with 495 bankruptcies expected, got {len(table)} with {table[:, 64].sum():.0f}")
+    if table[:, 64].sum() != 495:
+        raise ValueError(f"495 bankruptcies expected, got {table[:, 64].sum():.0f}")
     table = np.delete(table, [36, 20, 26, 59], axis=1)  # Attr37, Attr21, Attr27, Attr60: the most missing values
     table = table[~np.isnan(table).any(axis=1)]
     bankrupt, sound = np.flatnonzero(table[:, 60] == 1), np.flatnonzero(table[:, 60] == 0)

@@ -27,6 +27,7 @@ from tightset.classifier import ConformalClassifier, SCPOClassifier
 from tightset.inefficiency import as_inefficiency
 from tightset.metrics import sign_test
 from tightset.paper.datasets import DATASETS, load
+from tightset.paper.errata import measure_errata
 
 __all__ = ["COLUMNS", "LEVELS", "STEPS", "Experiment", "ResultsError", "plan", "read_rows", "run"]
 
@@ -284,6 +285,8 @@ def run(
                 _append(file, [_plain(row[name]) for name in COLUMNS])
                 log.add_row()
                 left -= _cost(experiment)
+        if not (out / "errata.json").exists():
+            _write(out / "errata.json", measure_errata())
     except OSError as error:
         raise ResultsError(
             f"{error.filename or path} cannot be written: {error.strerror}; rows finished before are kept"
@@ -341,9 +344,14 @@ class Log:
     def add_row(self) -> None:
         self.session["rows"] += 1
         self.session["seconds"] = round(time.monotonic() - self.started, 1)
-        draft = self.path.with_suffix(".part")
-        draft.write_text(json.dumps([*self.earlier, self.session], indent=1) + "\n")
-        draft.replace(self.path)
+        _write(self.path, [*self.earlier, self.session])
+
+
+def _write(path: Path, content: Any) -> None:
+    """A whole JSON file or none."""
+    draft = path.with_suffix(".part")
+    draft.write_text(json.dumps(content, indent=1) + "\n")
+    draft.replace(path)
 
 
 def _hardware(device: str | None) -> str:

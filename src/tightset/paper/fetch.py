@@ -74,7 +74,7 @@ def _download(
                 length = reply.headers.get("Content-Length")
                 total = have + int(length) if length else None
                 with part.open("ab" if have else "wb") as file:
-                    while chunk := reply.read(_CHUNK):
+                    while chunk := reply.read1(_CHUNK):
                         file.write(chunk)
                         have += len(chunk)
                         if progress is not None:

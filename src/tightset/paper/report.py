@@ -17,8 +17,6 @@ from tightset.paper.summary import (
     Cell,
     Results,
     best_forms,
-    footnote_rank_differs,
-    logits_against_softmax,
     main_table,
     printed,
     values,
@@ -37,15 +35,16 @@ def write_report(results_dir: Path, out: Path, *, figures: bool = True) -> None:
     results = Results(rows)
     size, log = main_table(results, "size"), main_table(results, "log")
     sections = [
-        _opening(results, size, log, json.loads((results_dir / "run.json").read_text())),
+        _opening(results, size, log, _read(results_dir / "run.json")),
         _data_sets(),
         _reproduction("Main table, f(w) = w", size),
         _reproduction("Main table, f(w) = log(1 + w)", log),
+        _figures(),
         _gains(size),
         _forms(results),
         _transfer(results),
         _steps(results),
-        _errata(size),
+        _errata(size, _read(results_dir / "errata.json")),
     ]
     if figures:
         from tightset.paper.figures import draw_agreement, draw_regions
@@ -54,7 +53,6 @@ def write_report(results_dir: Path, out: Path, *, figures: bool = True) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         draw_agreement(size + log, folder / "paper-agreement.png")
         draw_regions(folder / "paper-regions.png")
-        sections.insert(4, _figures())
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         draft = out.with_suffix(".part")
@@ -62,6 +60,13 @@ def write_report(results_dir: Path, out: Path, *, figures: bool = True) -> None:
         draft.replace(out)
     except OSError as error:
         raise ResultsError(f"{error.filename or out} cannot be written: {error.strerror}") from None
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise ResultsError(f"{path} cannot be read ({error}); run: tightset paper run --out {path.parent}") from None
 
 
 def _table(head: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
@@ -294,9 +299,7 @@ The paper does not give the number of gradient steps. Mean size at 95 %, first s
 """
 
 
-def _errata(size: list[Cell]) -> str:
-    digits = logits_against_softmax()
-    differ = footnote_rank_differs()
+def _errata(size: list[Cell], spot: dict[str, Any]) -> str:
     lambdas = sorted({float(row["lambda"]) for row in printed("main_results")})
     recreated = [c for c in size if c.reversed is not None]
     worst = max((abs(c.reversed.mean() / float(c.printed["baseline_inefficiency"]) - 1) for c in recreated), default=0)  # type: ignore[union-attr]
@@ -311,14 +314,14 @@ def _errata(size: list[Cell]) -> str:
         for c in size
         if c.dataset == "polish" and c.printed_gap < -1
     ]
-    logits, softmax = (f"{mean:.2f} ± {spread:.2f}" for mean, spread in (digits["logits"], digits["softmax"]))
+    logits, softmax = (_spread(np.array(spot["digits_at_99"][name])) for name in ("logits", "softmax"))
     return f"""## Errata, with the evidence
 
-Each item is measured by `tightset paper report`, from the stored rows or on the spot.
+Each figure is measured by `tightset paper run` and stored; the program is in `tightset/paper/errata.py` and `summary.py`.
 
 1. **The sigmoid's sign.** The text has σ(a) = 1 / (1 + exp a), which falls where membership should rise; the form
    1 / (1 + exp(-γ x)) beside it is meant, and is what reproduces the tables.
-2. **The quantile in the footnote**, α > α_(j) with j = ⌊ε(n+1)⌋ - 1, is one rank looser than eq. (1). In {differ} of 20000
+2. **The quantile in the footnote**, α > α_(j) with j = ⌊ε(n+1)⌋ - 1, is one rank looser than eq. (1). In {spot["footnote_differs_in"]} of 20000
    random cases (40 to 399 calibration scores, ε of 0.2, 0.1 or 0.05) it decides otherwise. Here eq. (1) holds.
 3. **"The linear measure is more general than the baseline"** holds for two labels only: with more, a softmax probability is
    not a linear function. Digits at 99 %, one logistic regression: labels scored by its linear logits need {logits}, by
