@@ -19,6 +19,16 @@ def raw_data() -> Path:
     return Path(folder)
 
 
+@pytest.fixture(scope="session")
+def torch():
+    """PyTorch, where it is installed; CI must have it."""
+    if os.environ.get("CI") == "true":
+        import torch
+    else:
+        torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    return torch
+
+
 @pytest.fixture
 def blobs():
     """Three overlapping classes in the plane: easy enough to learn, too hard for singletons."""

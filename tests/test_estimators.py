@@ -1,6 +1,7 @@
 """Both estimators as scikit-learn and its users meet them."""
 
 import pickle
+import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
@@ -864,6 +865,14 @@ def test_without_a_seed_the_global_generator_is_left_alone(blobs):
     before = np.random.get_state()[1].copy()  # noqa: NPY002
     baseline(random_state=None).fit(*blobs).predict_p(blobs[0], smoothed=True)
     np.testing.assert_array_equal(np.random.get_state()[1], before)  # noqa: NPY002
+
+
+def test_a_device_without_pytorch_names_the_extra(monkeypatch, blobs):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ImportError, match=r"pip install \"tightset\[torch\]\""):
+        quick_scpo(device="cuda").fit(*blobs)
+    with pytest.raises(ValueError, match="device must be None or the name"):
+        quick_scpo(device=0).fit(*blobs)
 
 
 def test_warnings_point_at_the_users_line(blobs):
