@@ -5,6 +5,7 @@ A subclass says how scores are trained (`_train`) and computed (`_scores`); the 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -42,7 +43,7 @@ class Fold(NamedTuple):
     record: Any = None
 
 
-class ConformalPredictor(ClassifierMixin, BaseEstimator):
+class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
     """Base of `SCPOClassifier` and `ConformalClassifier`."""
 
     confidence: Any
@@ -57,17 +58,17 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator):
 
     # ---- what a subclass provides -------------------------------------------------------------------------------
 
+    @abstractmethod
     def _check_rows(self, X: Any, *, reset: bool) -> Any:
         """Rows in the form that `_train` and `_scores` take."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _train(self, X: Any, y: np.ndarray, sample_weight: np.ndarray | None) -> tuple[list[Any], Any]:
         """Models for ``levels_`` (one for each, or a single one for all), and a record of how they came about."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _scores(self, model: Any, X: Any) -> np.ndarray:
         """Conformity scores ``(n, C)``."""
-        raise NotImplementedError
 
     # ---- fitting ------------------------------------------------------------------------------------------------
 
@@ -170,12 +171,10 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator):
 
     def _sound_scores(self, model: Any, X: Any) -> np.ndarray:
         scores = self._scores(model, X)
-        if len(scores) != X.shape[0] or np.isnan(scores).any():
-            raise ValueError(
-                f"{type(model).__name__} gave {len(scores)} rows of scores for {X.shape[0]} rows"
-                if len(scores) != X.shape[0]
-                else f"{type(model).__name__} gave scores that are NaN for rows of X; no set can be made of them"
-            )
+        if len(scores) != X.shape[0]:
+            raise ValueError(f"{type(model).__name__} gave {len(scores)} rows of scores for {X.shape[0]} rows of X")
+        if np.isnan(scores).any():
+            raise ValueError(f"{type(model).__name__} gave scores that are NaN; no set can be made of them")
         return settle(scores)
 
     def _calibration_rows(
