@@ -229,6 +229,8 @@ def paper_run(
     if unknown:
         raise typer.BadParameter(f"{unknown.pop()} is none of {', '.join(DATASETS)}", param_hint="--dataset")
     experiments = plan(range(splits), dataset or DATASETS, quick=quick)
+    if quick and (splits != 5 or not experiments):
+        raise typer.BadParameter("takes one split of the sets that train in seconds; leave out --splits and --dataset")
     columns = (
         BarColumn(),
         TextColumn("{task.fields[done]}/{task.fields[rows]} rows, {task.description}"),
