@@ -256,6 +256,10 @@ def paper_run(
 def paper_report(
     results: Annotated[Path, typer.Option(help="Folder of results of `tightset paper run`.")] = Path("results/paper"),
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("docs/paper.md"),
+    elsewhere: Annotated[
+        list[Path] | None,
+        typer.Option(help="Results of the same run on other hardware, for the times; may be repeated."),
+    ] = None,
     figures: Annotated[bool, typer.Option(help="Draw the figures (needs matplotlib).")] = True,
 ) -> None:
     """Write the account of the reproduction from stored results.
@@ -264,7 +268,7 @@ def paper_report(
     """
     from tightset.paper.report import write_report
 
-    write_report(results, out, figures=figures)
+    write_report(results, out, other_devices=elsewhere or (), figures=figures)
     typer.echo(f"written: {out}")
 
 

@@ -60,8 +60,8 @@ class DataSet(NamedTuple):
     """One data set of the paper.
 
     ``variants`` are alternative sets of raw files, the first complete one is read; ``parts`` the sizes of training,
-    calibration and test; ``url`` the archive that `tightset data fetch` downloads and ``members`` which of its files go
-    where (None: the download is the file itself). ``prepare`` reads one variant and cuts it for a seed.
+    calibration and test; ``url`` the zip archive that `tightset data fetch` downloads, ``members`` which of its files
+    go where, and ``by_hand`` what to do where there is none. ``prepare`` reads one variant and cuts it for a seed.
     """
 
     name: str
@@ -125,12 +125,12 @@ def load(name: str, seed: int = 0, data_dir: str | Path | None = None) -> Split:
     try:
         split = dataset.prepare([folder / file.path for file in files], np.random.default_rng(seed), seed)
     except (ValueError, IndexError, OSError, EOFError) as error:
-        raise DataError(f"{name}: {folder / files[0].path} is not what it should be: {error}") from error
+        raise DataError(f"{folder / files[0].path} is not what it should be: {error}") from error
     sizes = (len(split.y_train), len(split.y_cal), len(split.y_test))
     shape = (split.X_train.shape[1], len(np.unique(split.y_train)), sizes)
     expected = (dataset.variables, dataset.labels, dataset.parts)
     if shape != expected:
-        raise DataError(f"{name}: prepared (variables, labels, part sizes) {shape}, {expected} expected")
+        raise DataError(f"prepared (variables, labels, part sizes) {shape}, {expected} expected")
     return split
 
 

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-__all__ = ["footnote_rank_differs", "logits_against_softmax", "measure_errata"]
+from tightset.icp import Calibration
+from tightset.paper.datasets import DATASETS, load
+
+__all__ = ["footnote_rank_differs", "logits_against_softmax", "majorities", "measure_errata"]
 
 
-def measure_errata() -> dict[str, Any]:
-    """What ``errata.json`` holds."""
-    return {"footnote_differs_in": footnote_rank_differs(), "digits_at_99": logits_against_softmax()}
+def measure_errata(names: list[str], data_dir: str | Path | None = None) -> dict[str, Any]:
+    """What ``errata.json`` holds: each figure with the settings it was measured with."""
+    return {
+        "footnote": footnote_rank_differs(),
+        "digits_at_99": logits_against_softmax(),
+        "majority_pct": majorities(names, data_dir),
+    }
 
 
-def footnote_rank_differs(cases: int = 20_000, seed: int = 0) -> int:
+def footnote_rank_differs(cases: int = 20_000, seed: int = 0) -> dict[str, int]:
     """In how many random cases the footnote's quantile gives another set than eq. (1)."""
     rng = np.random.default_rng(seed)
-    different = 0
+    smallest, largest, differs = 40, 399, 0
     for _ in range(cases):
-        n, eps = int(rng.integers(40, 400)), float(rng.choice([0.2, 0.1, 0.05]))
+        n, eps = int(rng.integers(smallest, largest + 1)), float(rng.choice([0.2, 0.1, 0.05]))
         alphas, score = np.sort(rng.standard_normal(n)), rng.standard_normal()
         exact = (alphas <= score).sum() + 1 > round(eps * (n + 1), 9)
         j = int(np.floor(round(eps * (n + 1), 9))) - 1
-        different += bool(exact != (j < 1 or score > alphas[j - 1]))
-    return different
+        differs += bool(exact != (j < 1 or score > alphas[j - 1]))
+    return {"cases": cases, "smallest": smallest, "largest": largest, "differs": differs}
 
 
 def logits_against_softmax(splits: int = 5) -> dict[str, list[float]]:
@@ -32,8 +40,6 @@ def logits_against_softmax(splits: int = 5) -> dict[str, list[float]]:
     from sklearn.datasets import load_digits
     from sklearn.linear_model import LogisticRegression
     from sklearn.preprocessing import StandardScaler
-
-    from tightset.icp import Calibration
 
     X, y = load_digits(return_X_y=True)
     sizes: dict[str, list[float]] = {"logits": [], "softmax": []}
@@ -45,3 +51,13 @@ def logits_against_softmax(splits: int = 5) -> dict[str, list[float]]:
             predictor = Calibration.of(score(scaler.transform(X[cal])), y[cal])
             sizes[name].append(float(predictor.sets(score(scaler.transform(X[test])), 0.99).sum(axis=1).mean()))
     return sizes
+
+
+def majorities(names: list[str], data_dir: str | Path | None = None) -> dict[str, float]:
+    """The share of the most frequent label of each data set, in per cent of all its rows."""
+    shares = {}
+    for name in names or DATASETS:
+        split = load(name, 0, data_dir)
+        labels = np.concatenate([split.y_train, split.y_cal, split.y_test])
+        shares[name] = round(100 * float(np.unique(labels, return_counts=True)[1].max()) / len(labels), 2)
+    return shares

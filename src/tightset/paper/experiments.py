@@ -293,7 +293,9 @@ def run(
                 left -= _cost(experiment)
         if read_json(out / "errata.json") is None:
             with _writing(out / "errata.json"):
-                _write(out / "errata.json", measure_errata())
+                _write(
+                    out / "errata.json", measure_errata(list(dict.fromkeys(e.dataset for e in experiments)), data_dir)
+                )
     if progress is not None:
         progress(len(experiments), len(experiments), 1.0, None)
 
@@ -419,8 +421,11 @@ def _git_state() -> str:
 
     def git(*words: str) -> str:
         return subprocess.run(
-            ["git", "-C", str(here), *words], capture_output=True, text=True, check=True
-        ).stdout.strip()  # noqa: S607
+            ["git", "-C", str(here), *words],  # noqa: S607
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
 
     try:
         git("ls-files", "--error-unmatch", Path(__file__).name)

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import http.client
+import tarfile
+import time
 import urllib.error
 import urllib.request
 import zipfile
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
+from typing import IO, cast
+
+import numpy as np
 
 from tightset.paper.datasets import ARCHIVE, DataError, DataSet, RawFile, check_file
 
@@ -16,15 +24,18 @@ __all__ = ["fetch", "present"]
 _CHUNK = 2**16
 _LARGEST = 2**28  # bytes of one extracted file; the largest of the seven sets has 76 million
 _TRIES = 4
+_PAUSE = 0.5  # seconds before the second try, twice that before the third
 
 
 def present(dataset: DataSet, folder: Path) -> bool:
-    """Whether one complete, unaltered variant of the raw files is in the folder."""
+    """Whether a complete, unaltered variant of the raw files is here; where no checksum is known the content decides."""
     for files in dataset.variants:
         try:
             for file in files:
                 check_file(folder, file)
-        except DataError:
+            if any(file.sha256 is None for file in files):
+                dataset.prepare([folder / file.path for file in files], np.random.default_rng(0), 0)
+        except (DataError, ValueError, IndexError):
             continue
         return True
     return False
@@ -64,35 +75,56 @@ def fetch(
 def _download(
     url: str, part: Path, timeout: float, progress: Callable[[int, int | None], None] | None, places: str
 ) -> None:
+    """Fill ``part`` up to the archive's length; errors of the network are borne a few times, those of the disk not."""
+    trouble = ""
     for attempt in range(_TRIES):
+        time.sleep(_PAUSE * attempt)
         have = part.stat().st_size if part.exists() else 0
         request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})  # noqa: S310
         try:
-            with urllib.request.urlopen(request, timeout=timeout) as reply:  # noqa: S310 - addresses are fixed
-                if reply.status != 206:  # the server starts from the beginning
-                    have = 0
-                length = reply.headers.get("Content-Length")
-                total = have + int(length) if length else None
-                with part.open("ab" if have else "wb") as file:
-                    while chunk := reply.read1(_CHUNK):
-                        file.write(chunk)
-                        have += len(chunk)
-                        if progress is not None:
-                            progress(have, total)
-            if total is None or have >= total:
-                return
+            reply = urllib.request.urlopen(request, timeout=timeout)  # noqa: S310 - the archive's address, or the user's
         except urllib.error.HTTPError as error:
             if error.code == 416:  # nothing after what is there already
                 return
-            raise DataError(f"{url} answered {error.code} {error.reason}; place the files by hand: {places}") from None
-        except (http.client.HTTPException, TimeoutError, ConnectionError):
-            pass  # cut off or stalled: go on from here
-        except urllib.error.URLError as error:
-            if attempt == _TRIES - 1 or not part.exists():
-                raise DataError(
-                    f"{url} cannot be reached ({error.reason}); place the files by hand: {places}"
-                ) from None
-    raise DataError(f"{url} broke off {_TRIES} times, {have} bytes are kept; run the same command again to go on")
+            trouble = f"answered {error.code} {error.reason}"
+            if error.code in {429, *range(500, 600)}:
+                continue
+            break
+        except (OSError, http.client.HTTPException) as error:
+            trouble = f"cannot be reached ({getattr(error, 'reason', error)})"
+            continue
+        with reply:
+            goes_on = reply.status == 206 and reply.headers.get("Content-Range", f"bytes {have}-").startswith(
+                f"bytes {have}-"
+            )
+            have = have if goes_on else 0
+            length = reply.headers.get("Content-Length")
+            total = have + int(length) if length else None
+            with part.open("ab" if have else "wb") as file:
+                for chunk in _chunks(reply):
+                    file.write(chunk)
+                    have += len(chunk)
+                    if progress is not None:
+                        progress(have, total)
+        if total is not None and have >= total:
+            return
+        if total is None and reply.isclosed():
+            return
+        trouble = f"broke off, {have} bytes are kept; run the same command again to go on"
+    place = "" if "broke off" in trouble else f"; place the files by hand: {places}"
+    raise DataError(f"{url} {trouble}{place}")
+
+
+def _chunks(reply: http.client.HTTPResponse) -> Iterator[bytes]:
+    """What arrives, until the end or until the connection fails."""
+    while True:
+        try:
+            chunk = reply.read1(_CHUNK)
+        except (OSError, http.client.HTTPException):
+            return
+        if not chunk:
+            return
+        yield chunk
 
 
 def _extract(dataset: DataSet, part: Path, folder: Path) -> None:
@@ -100,30 +132,43 @@ def _extract(dataset: DataSet, part: Path, folder: Path) -> None:
     known = {file.path: file for files in dataset.variants for file in files}
     drafts: list[tuple[Path, Path]] = []
     try:
-        with zipfile.ZipFile(part) as archive:
-            names = {Path(name).name: name for name in archive.namelist()}
+        with zipfile.ZipFile(part) as archive, ExitStack() as opened:
+            names = _members(archive, opened)
             for member, path in (dataset.members or {}).items():
-                inside = names.get(Path(member).name)
-                if inside is None:
-                    raise zipfile.BadZipFile(f"the archive has no {member}")
+                if Path(member).name not in names:
+                    raise DataError(f"it has no {member}")
                 draft = folder / f"{path}.draft"
                 draft.parent.mkdir(parents=True, exist_ok=True)
                 drafts.append((draft, folder / path))
-                _copy(archive, inside, draft)
+                _copy(names[Path(member).name], draft)
                 check_file(folder, RawFile(f"{path}.draft", known[path].size, known[path].sha256))
         for draft, final in drafts:
             draft.replace(final)
-    except (zipfile.BadZipFile, DataError) as error:
-        part.unlink()  # what was downloaded is not what it should be: begin anew next time
-        raise DataError(f"{dataset.name}: the download was damaged and has been removed: {error}") from None
+    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, RuntimeError, DataError) as error:
+        part.unlink()  # begin anew next time
+        raise DataError(f"the archive is not what it should be, and has been removed: {error}") from None
     finally:
         for draft, _ in drafts:
             draft.unlink(missing_ok=True)
 
 
-def _copy(archive: zipfile.ZipFile, member: str, draft: Path) -> None:
-    with archive.open(member) as source, draft.open("wb") as target:
-        while chunk := source.read(_CHUNK):
+def _members(archive: zipfile.ZipFile, opened: ExitStack) -> dict[str, Callable[[], IO[bytes]]]:
+    """Files of the archive by name, with those of a tar inside it, as openers."""
+    found: dict[str, Callable[[], IO[bytes]]] = {}
+    for name in archive.namelist():
+        if name.endswith((".tar.gz", ".tgz", ".tar")):
+            inner = opened.enter_context(tarfile.open(fileobj=opened.enter_context(archive.open(name))))  # noqa: SIM115
+            for member in inner.getmembers():
+                if member.isfile():
+                    found[Path(member.name).name] = partial(cast("Callable[..., IO[bytes]]", inner.extractfile), member)
+        else:
+            found[Path(name).name] = partial(archive.open, name)
+    return found
+
+
+def _copy(source: Callable[[], IO[bytes]], draft: Path) -> None:
+    with source() as stream, draft.open("wb") as target:
+        while chunk := stream.read(_CHUNK):
             target.write(chunk)
             if target.tell() > _LARGEST:
-                raise DataError(f"{member} unpacks to more than {_LARGEST} bytes")
+                raise DataError(f"{draft.stem} unpacks to more than {_LARGEST} bytes")

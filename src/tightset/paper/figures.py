@@ -27,6 +27,9 @@ def draw_agreement(cells: list[Cell], path: Path) -> None:
     for at, (f, title) in enumerate((("size", "f(w) = w"), ("log", "f(w) = log(1 + w)"))):
         ax = figure.add_subplot(1, 2, at + 1)
         own = [c for c in cells if c.f == f]
+        if not own:
+            ax.set_axis_off()
+            continue
         there = np.array([float(c.printed["scpo_inefficiency"]) for c in own])
         here = np.array([c.scpo.mean() for c in own])
         ends = np.array([min(there.min(), here.min()) * 0.9, max(there.max(), here.max()) * 1.1])
@@ -40,7 +43,7 @@ def draw_agreement(cells: list[Cell], path: Path) -> None:
         ax.set_xticks(ticks, [f"{t:g}" for t in ticks])
         ax.set_yticks(ticks, [f"{t:g}" for t in ticks])
         ax.minorticks_off()
-    ax.legend(fontsize=8, loc="lower right")
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), fontsize=8, loc="outside right center")
     figure.savefig(path, dpi=130)
 
 
