@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import http.client
 import tarfile
 import time
@@ -28,7 +29,7 @@ _PAUSE = 0.5  # seconds before the second try, twice that before the third
 
 
 def present(dataset: DataSet, folder: Path) -> bool:
-    """Whether a complete, unaltered variant of the raw files is here; where no checksum is known the content decides."""
+    """Whether a complete, unaltered variant of the raw files is here; without a known checksum the content decides."""
     for files in dataset.variants:
         try:
             for file in files:
@@ -94,10 +95,12 @@ def _download(
             trouble = f"cannot be reached ({getattr(error, 'reason', error)})"
             continue
         with reply:
-            goes_on = reply.status == 206 and reply.headers.get("Content-Range", f"bytes {have}-").startswith(
-                f"bytes {have}-"
-            )
-            have = have if goes_on else 0
+            if reply.status != 206:  # the server starts from the beginning
+                have = 0
+            elif not reply.headers.get("Content-Range", f"bytes {have}-").startswith(f"bytes {have}-"):
+                part.unlink()  # it sent something else than was asked for
+                trouble = "sent another part than was asked for"
+                continue
             length = reply.headers.get("Content-Length")
             total = have + int(length) if length else None
             with part.open("ab" if have else "wb") as file:
@@ -144,7 +147,9 @@ def _extract(dataset: DataSet, part: Path, folder: Path) -> None:
                 check_file(folder, RawFile(f"{path}.draft", known[path].size, known[path].sha256))
         for draft, final in drafts:
             draft.replace(final)
-    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, RuntimeError, DataError) as error:
+    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, RuntimeError, DataError, OSError) as error:
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # what a seek by a damaged index raises
+            raise
         part.unlink()  # begin anew next time
         raise DataError(f"the archive is not what it should be, and has been removed: {error}") from None
     finally:
