@@ -28,7 +28,18 @@ def imported(path):
             yield node.module.split(".")[1]
 
 
-PAPER_ORDER = ["datasets", "fetch", "baselines", "errata", "experiments", "summary", "figures", "report"]
+PAPER_ORDER = [
+    "datasets",
+    "fetch",
+    "baselines",
+    "errata",
+    "experiments",
+    "runner",
+    "summary",
+    "figures",
+    "sections",
+    "report",
+]
 
 
 def test_the_paper_comes_after_the_estimators_and_in_its_own_order():

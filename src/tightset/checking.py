@@ -22,6 +22,7 @@ __all__ = [
     "check_weight",
     "generator",
     "hash_uniform",
+    "label_codes",
     "rows_to_hold",
     "settle",
     "stratified_split",
@@ -67,6 +68,21 @@ def check_labels(y: Any, name: str = "y") -> np.ndarray:
         except ValueError:
             raise ValueError(f"{name} must hold one label a row; got {labels[0]!r}") from None
     return labels
+
+
+def label_codes(labels: np.ndarray, classes: np.ndarray, name: str) -> np.ndarray:
+    """Labels as indices of the sorted ``classes``; one that is not among them is an error."""
+    codes: np.ndarray = np.zeros(len(labels), dtype=np.intp)
+    known = np.zeros(len(labels), dtype=bool)
+    if (labels.dtype.kind in "biuf") == (classes.dtype.kind in "biuf"):  # numbers do not compare with strings
+        codes = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
+        known = classes[codes] == labels
+    if not known.all():
+        raise ValueError(
+            f"{name} has labels that were not in training: {np.unique(labels[~known])[:5].tolist()}; "
+            f"known labels are {classes[:10].tolist()}"
+        )
+    return codes
 
 
 def check_groups(groups: Any, n: int, name: str) -> np.ndarray | None:

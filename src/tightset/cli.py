@@ -223,7 +223,8 @@ def paper_run(
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     from tightset.paper.datasets import DATASETS
-    from tightset.paper.experiments import plan, run
+    from tightset.paper.experiments import plan
+    from tightset.paper.runner import run
 
     unknown = set(dataset or []) - set(DATASETS)
     if unknown:

@@ -24,6 +24,7 @@ from tightset.checking import (
     check_weight,
     generator,
     hash_uniform,
+    label_codes,
     rows_to_hold,
     settle,
     stratified_split,
@@ -364,20 +365,9 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
 
     def _encode(self, X: Any, y: Any, name: str) -> np.ndarray:
         """Labels as indices of ``classes_``."""
-        y = check_labels(y, name)
-        check_consistent_length(X, y)
-        comparable = (y.dtype.kind in "biuf") == (self.classes_.dtype.kind in "biuf")
-        codes: np.ndarray = np.zeros(len(y), dtype=np.intp)
-        known = np.zeros(len(y), dtype=bool)
-        if comparable:
-            codes = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
-            known = self.classes_[codes] == y
-        if not known.all():
-            raise ValueError(
-                f"{name} has labels that were not in training: {np.unique(y[~known])[:5].tolist()}; "
-                f"known labels are {self.classes_[:10].tolist()}"
-            )
-        return codes
+        labels = check_labels(y, name)
+        check_consistent_length(X, labels)
+        return label_codes(labels, self.classes_, name)
 
     def _check_new_rows(self, X: Any, groups: Any, *, need_groups: bool = True) -> tuple[Any, np.ndarray | None]:
         check_is_fitted(self, "folds_")
