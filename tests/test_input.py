@@ -187,7 +187,9 @@ def test_other_settings_are_checked_by_name(name, value, blobs):
         SCPOClassifier(**{name: value}).fit(*blobs)
 
 
-@pytest.mark.parametrize("weight", [np.ones(5), -np.ones(600), np.full(600, np.nan), np.zeros(600)])
+@pytest.mark.parametrize(
+    "weight", [np.ones(5), -np.ones(600), np.full(600, np.nan), np.zeros(600), ["a"] * 600, np.full(600, 1j), {"a": 1}]
+)
 @both
 def test_bad_weights(make, weight, blobs):
     with pytest.raises(ValueError, match="sample_weight"):

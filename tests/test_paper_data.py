@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from tightset.paper import fetch as fetching
-from tightset.paper.datasets import ARCHIVE, DATASETS, DataError, DataSet, RawFile, data_folder, load
+from tightset.paper.datasets import DataError, data_folder, load
 from tightset.paper.fetch import fetch, present
+from tightset.paper.recipes import ARCHIVE, DATASETS, DataSet, RawFile
 from tightset.paper.summary import printed
 
 

@@ -16,8 +16,9 @@ from scipy import stats
 from tightset.icp import rank
 from tightset.paper import runner
 from tightset.paper.baselines import Exchanged, Multinom
-from tightset.paper.datasets import DATASETS, DataError
+from tightset.paper.datasets import DataError
 from tightset.paper.experiments import COLUMNS, LEVELS, Experiment, plan
+from tightset.paper.recipes import DATASETS
 from tightset.paper.report import write_report
 from tightset.paper.runner import ResultsError, read_rows, run
 from tightset.paper.summary import Cell, Results, best_forms, compare, coverage_law, main_table, printed, reason

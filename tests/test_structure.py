@@ -29,6 +29,7 @@ def imported(path):
 
 
 PAPER_ORDER = [
+    "recipes",
     "datasets",
     "fetch",
     "baselines",

@@ -99,13 +99,11 @@ def check_weight(sample_weight: Any, n: int) -> np.ndarray | None:
     """Weights ``(n,)`` that are finite, not negative and not all zero, or None."""
     if sample_weight is None:
         return None
+    given = np.asarray(sample_weight)
     try:
-        weight = np.asarray(sample_weight).astype(np.float64, casting="same_kind" if n else "unsafe")
+        weight = given.astype(np.float64, casting="unsafe" if given.dtype == object else "same_kind")
     except (TypeError, ValueError):
-        try:
-            weight = np.asarray(sample_weight, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise ValueError(f"sample_weight must be {n} numbers; got {type(sample_weight).__name__}") from None
+        raise ValueError(f"sample_weight must be {n} real numbers; got {given.dtype} values") from None
     if weight.ndim == 0:
         weight = np.full(n, float(weight))
     if weight.shape != (n,):

@@ -119,7 +119,7 @@ class SCPOClassifier(ConformalPredictor):
 
         The grid's penalties are 10, 100, 500, 1000 and 5000. The text prints 10000 in place of 1000, but its tables
         choose 1000 and never 10000, and five values make the 400 runs a data set that it counts. It does not give the
-        number of steps; its figures are met from about 200 steps on, see docs/paper.md.
+        number of steps; docs/paper.md has sizes by steps.
         """
         settings: dict[str, Any] = {
             "penalty": (10, 100, 500, 1000, 5000),
@@ -297,8 +297,7 @@ class ConformalClassifier(ConformalPredictor):
         self.classes_ = np.unique(self.estimator.classes_)
         calibration = self._calibration_rows(self._check_rows(X, reset=True), y, groups)
         self.folds_ = [Fold([self.estimator], self._calibrations([self.estimator], *calibration))]
-        self._warn_of_absent_labels(calibration[1])
-        self._warn_of_few_rows(max(self.levels_, key=float))
+        self._warn_of_calibration(calibration[1])
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

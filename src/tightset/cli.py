@@ -108,7 +108,7 @@ Names = Annotated[list[str] | None, typer.Argument(help="Data sets; all seven by
 
 
 def _chosen(names: list[str] | None) -> list[Any]:
-    from tightset.paper.datasets import DATASETS
+    from tightset.paper.recipes import DATASETS
 
     for name in names or []:
         if name not in DATASETS:
@@ -222,8 +222,8 @@ def paper_run(
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from tightset.paper.datasets import DATASETS
     from tightset.paper.experiments import plan
+    from tightset.paper.recipes import DATASETS
     from tightset.paper.runner import run
 
     unknown = set(dataset or []) - set(DATASETS)

@@ -147,8 +147,7 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
             models, record = self._train(_take(X, train), codes[train], _take(sample_weight, train))
             folds.append(Fold(models, self._calibrations(models, *rows), record))
         self.folds_ = folds
-        self._warn_of_absent_labels(np.concatenate([rows[1] for _, rows in parts]))
-        self._warn_of_few_rows(max(self.levels_, key=float))
+        self._warn_of_calibration(np.concatenate([rows[1] for _, rows in parts]))
 
     def calibrate(self, X: Any, y: Any, *, groups: Any = None) -> Any:
         """Calibrate anew on these rows, without training again; they must not have been trained on."""
@@ -160,8 +159,7 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
         rows = self._calibration_rows(X, y, groups)
         fold = self.folds_[0]
         self.folds_ = [fold._replace(calibrations=self._calibrations(fold.models, *rows))]
-        self._warn_of_absent_labels(rows[1])
-        self._warn_of_few_rows(max(self.levels_, key=float))
+        self._warn_of_calibration(rows[1])
         return self
 
     def _calibrations(self, models: list[Any], X: Any, y: np.ndarray, groups: np.ndarray | None) -> list[Calibration]:
@@ -204,13 +202,15 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
         train, held = stratified_split(strata, size, generator(self.random_state))
         return [(rows[train], rows[held])]
 
-    def _warn_of_absent_labels(self, y: np.ndarray) -> None:
+    def _warn_of_calibration(self, y: np.ndarray) -> None:
+        """Say what makes sets larger than they could be: labels without calibration rows, or too few rows."""
         absent = [str(label) for c, label in enumerate(self.classes_) if not (y == c).any()]
         if absent and not self.label_conditional:
             warn(
                 f"no calibration row has the label {', '.join(absent)}: coverage holds on average over all labels, "
                 "but nothing is known of these; give calibration rows of every label"
             )
+        self._warn_of_few_rows(max(self.levels_, key=float))
 
     def _warn_of_few_rows(self, strictest: Any) -> None:
         """Say once where there are too few calibration rows to exclude a label at a level."""
@@ -233,6 +233,12 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
                 + (f" (and likewise for {len(few) - 1} more)" if len(few) > 1 else "")
                 + "; give more calibration rows or ask for less confidence"
             )
+
+    def _warn_if_stricter(self, levels: Sequence[Any]) -> None:
+        """Levels up to the strictest of the constructor were looked at when the predictor was calibrated."""
+        strictest = max(levels, key=float)
+        if significance(strictest) < min(map(significance, self.levels_)):
+            self._warn_of_few_rows(strictest)
 
     # ---- predicting ---------------------------------------------------------------------------------------------
 
@@ -259,8 +265,7 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
         """
         levels, single = self._levels(confidence)
         X, groups = self._check_new_rows(X, groups)
-        if significance(max(levels, key=float)) < min(map(significance, self.levels_)):
-            self._warn_of_few_rows(max(levels, key=float))  # what was trained for was checked then
+        self._warn_if_stricter(levels)
         sets = [
             icp.sets(calibrations, scores, level, groups=groups, smoothing=self._smoothing(scores, smoothed))
             for level, calibrations, scores in self._scored(X, levels)
@@ -291,9 +296,11 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
         X, _ = self._check_new_rows(X, None, need_groups=False)
         _, calibrations, scores = self._scored(X, levels[:1])[0]
         rank = scores[0]
-        if len(scores) > 1:  # scores of separately trained measures have no common scale; their p-values do
-            by_label = self.label_conditional or calibrations[0].by_group
-            p = np.zeros(rank.shape) if by_label else icp.p_values(calibrations, scores)
+        if len(scores) > 1:
+            # Scores of separately trained measures have no common scale, their p-values do; but those of each label
+            # or group by itself do not compare labels, and there the scores must serve.
+            apart = self.label_conditional or calibrations[0].by_group
+            p = np.zeros(rank.shape) if apart else icp.p_values(calibrations, scores)
             rank = np.where(p == p.max(axis=1, keepdims=True), sum(scores[1:], scores[0]), -np.inf)
         best: np.ndarray = self.classes_[np.argmax(rank, axis=1)]
         return best
@@ -302,8 +309,7 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
         """One flat row (a dict) of what `tightset.metrics.evaluate` measures; a list of rows for several levels."""
         levels, single = self._levels(confidence)
         X, groups = self._check_new_rows(X, groups)
-        if significance(max(levels, key=float)) < min(map(significance, self.levels_)):
-            self._warn_of_few_rows(max(levels, key=float))  # what was trained for was checked then
+        self._warn_if_stricter(levels)
         y = self._encode(X, y, "y")
         rows = []
         for level, calibrations, scores in self._scored(X, levels):
@@ -312,7 +318,7 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
                 metrics.evaluate(
                     icp.sets(calibrations, scores, level, groups=groups, smoothing=tau),
                     y,
-                    confidence=1 - float(significance(level)),
+                    confidence=float(1 - significance(level)),
                     p=icp.p_values(calibrations, scores, groups=groups, smoothing=tau),
                     f=as_inefficiency(self.inefficiency),
                     labels=self.classes_.tolist(),
@@ -333,7 +339,7 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
 
     def _model_for(self, level: Any) -> int:
         """Which of the trained measures serves a level: its own, or the one trained nearest to it."""
-        if len(self.folds_[0].models) == 1 and not self.trains_for_level:
+        if not self.trains_for_level:
             return 0
         eps = significance(level)
         trained = [significance(one) for one in self.levels_]

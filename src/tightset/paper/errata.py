@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from tightset.icp import Calibration
-from tightset.paper.datasets import DATASETS, load
+from tightset.paper.datasets import load
+from tightset.paper.recipes import DATASETS
 
 __all__ = ["footnote_rank_differs", "logits_against_softmax", "majorities", "measure_errata"]
 

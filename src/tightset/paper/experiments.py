@@ -17,7 +17,8 @@ from tightset.classifier import ConformalClassifier, SCPOClassifier
 from tightset.inefficiency import as_inefficiency
 from tightset.metrics import sign_test
 from tightset.paper.baselines import Exchanged, Multinom
-from tightset.paper.datasets import DATASETS, load
+from tightset.paper.datasets import load
+from tightset.paper.recipes import DATASETS
 
 __all__ = ["AS_IS", "BINARY", "COLUMNS", "COSTS", "LEVELS", "OTHER_STEPS", "STEPS", "Experiment", "Workshop", "plan"]
 

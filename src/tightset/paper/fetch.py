@@ -18,7 +18,8 @@ from typing import IO, cast
 
 import numpy as np
 
-from tightset.paper.datasets import ARCHIVE, DataError, DataSet, RawFile, check_file
+from tightset.paper.datasets import DataError, check_file
+from tightset.paper.recipes import ARCHIVE, DataSet, RawFile
 
 __all__ = ["fetch", "present"]
 

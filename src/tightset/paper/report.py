@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from tightset.paper.datasets import DATASETS
 from tightset.paper.experiments import plan
+from tightset.paper.recipes import DATASETS
 from tightset.paper.runner import ResultsError, read_rows
 from tightset.paper.sections import (
     TITLES,

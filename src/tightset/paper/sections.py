@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tightset.paper.datasets import DATASETS
 from tightset.paper.experiments import AS_IS, BINARY, LEVELS, OTHER_STEPS, STEPS
+from tightset.paper.recipes import DATASETS
 from tightset.paper.summary import (
     BAND,
     FIXED_TEST,
