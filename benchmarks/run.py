@@ -20,9 +20,10 @@ from pathlib import Path
 import numpy as np
 
 from tightset.measures import Linear
-from tightset.objective import Penalised, Surrogate
+from tightset.objective import Penalised
 from tightset.optimise import GradientDescent, minimise
 from tightset.rows import Rows
+from tightset.surrogate import Surrogate
 
 GRID = [(lam, g, eta) for lam in (10, 100, 500, 1000, 5000) for g in (1, 2, 5, 10) for eta in (1, 10, 100, 1000)]
 EPS = 0.05

@@ -16,18 +16,19 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from makers import baseline, both, quick_scpo
+from makers import baseline, both, quick_grid, quick_scpo
 from tightset import ConformalClassifier, SCPOClassifier, TightsetWarning
 from tightset.checking import stratified_split
 
 
 # The checks fit a handful of rows, which is warned about.
 @pytest.mark.filterwarnings("ignore::tightset.TightsetWarning")
-# SCPO's own defaults take thousands of steps on sixteen rows; fewer steps go through the same code.
+# The paper's grid takes thousands of steps on sixteen rows; fewer steps go through the same code.
 @parametrize_with_checks(
     [
-        SCPOClassifier(max_iter=200),
-        SCPOClassifier(confidence=(0.5, 0.8), label_conditional=True, max_iter=100),
+        SCPOClassifier(),
+        SCPOClassifier(confidence=(0.5, 0.8), search="fast", label_conditional=True, max_iter=20),
+        SCPOClassifier.paper(max_iter=200),
         ConformalClassifier(),
         ConformalClassifier(LogisticRegression(), confidence=0.8),
     ]
@@ -143,8 +144,8 @@ def test_one_measure_is_trained_for_each_level_and_does_not_depend_on_the_others
     assert several.predict_set(X).shape == (2, 600, 3)
     assert several.predict_p(X).shape == (2, 600, 3)
     assert [row["confidence"] for row in several.evaluate(X, y)] == [0.8, 0.95]
-    thetas = [model.theta for model in several.folds_[0].models]
-    assert np.abs(thetas[0] - thetas[1]).max() > 1e-3
+    scores = [model.scores(X) for model in several.folds_[0].models]
+    assert np.abs(scores[0] - scores[1]).max() > 1e-3
     for at, level in enumerate((0.8, 0.95)):
         alone = quick_scpo(confidence=level, calibration_size=150).fit(X, y)
         same = clone(several).set_params(calibration_size=150).fit(X, y)
@@ -286,14 +287,14 @@ def test_paper_set_up_is_spelled_out():
 
 
 def test_selection_table_and_traces(blobs):
-    clf = quick_scpo(confidence=(0.8, 0.9), keep_trace=True).fit(*blobs)
+    clf = quick_grid(confidence=(0.8, 0.9), keep_trace=True).fit(*blobs)
     table = pd.DataFrame(clf.selection_)
     assert len(table) == 16
     assert table.groupby("confidence")["chosen"].sum().tolist() == [1, 1]
     assert set(table["status"]) <= {"converged", "max_iter", "nonfinite"}
     assert clf.traces_[0][1].shape[1] == 8
     assert clf.n_iter_ == table["n_iter"].max()
-    assert not hasattr(quick_scpo().fit(*blobs), "traces_")
+    assert not hasattr(quick_grid().fit(*blobs), "traces_")
 
 
 @pytest.mark.parametrize(
@@ -301,7 +302,7 @@ def test_selection_table_and_traces(blobs):
 )
 def test_other_ways_to_train(options, blobs):
     X, y = blobs
-    row = quick_scpo(confidence=0.9, penalty=100, **options).fit(X[:400], y[:400]).evaluate(X[400:], y[400:])
+    row = quick_grid(confidence=0.9, penalty=100, **options).fit(X[:400], y[:400]).evaluate(X[400:], y[400:])
     assert row["coverage"] > 0.79  # three deviations below, with 100 calibration and 200 test rows
     assert row["mean_size"] < 1.7
 

@@ -9,8 +9,9 @@ from tightset.arrays import label_runs, own_label
 from tightset.icp import Calibration, threshold
 from tightset.inefficiency import LOG, SIZE, Inefficiency, power
 from tightset.measures import Linear
-from tightset.objective import FORMS, Penalised, Surrogate
+from tightset.objective import FORMS, Penalised
 from tightset.rows import Rows
+from tightset.surrogate import Surrogate
 
 CUBIC = Inefficiency("own", lambda w: w + 0.1 * w**3, lambda w: 1 + 0.3 * w**2)
 WEIGHTS = ["none", "rows", "candidates"]

@@ -69,7 +69,7 @@ def test_float32_stays_float32(make, blobs):
     assert clf.predict_p(X.astype(np.float32)).dtype == np.float32
     assert make().fit(X, y).predict_p(X).dtype == np.float64
     if make is quick_scpo:
-        assert clf.folds_[0].models[0].theta.dtype == np.float32
+        assert clf.folds_[0].models[0].members[0].theta.dtype == np.float32
 
 
 def test_constant_and_huge_columns_survive(blobs):
@@ -77,7 +77,7 @@ def test_constant_and_huge_columns_survive(blobs):
     wide = np.column_stack([X, np.full(600, 3e7), 1e9 + 1e3 * X[:, 0], np.zeros(600)])
     clf = quick_scpo().fit(wide, y)
     assert clf.evaluate(wide, y)["mean_size"] < 2
-    assert np.isfinite(clf.folds_[0].models[0].theta).all()
+    assert all(np.isfinite(member.theta).all() for member in clf.folds_[0].models[0].members)
 
 
 @both
@@ -86,7 +86,7 @@ def test_weights_are_used_and_scale_does_not_matter(make, blobs):
     weight = np.where(y == 0, 20.0, 0.1)
     plain, weighted, rescaled = (make().fit(X, y, sample_weight=w) for w in (None, weight, 1e-5 * weight))
     assert (weighted.predict(X) == 0).mean() > (plain.predict(X) == 0).mean() + 0.1
-    if make is quick_scpo:  # logistic regression itself depends on the scale of weights
+    if make is not baseline:  # logistic regression itself depends on the scale of weights
         assert (weighted.predict(X) == rescaled.predict(X)).mean() > 0.98
 
 
@@ -175,7 +175,7 @@ def test_rows_that_do_not_fit(make, blobs):
 @pytest.mark.parametrize("value", [0, -1, np.nan, np.inf, [], [10, -10]])
 def test_settings_must_be_positive(name, value, blobs):
     with pytest.raises(ValueError, match=rf"{name} \((lambda|gamma|eta)\) must be a positive number"):
-        SCPOClassifier(**{name: value}).fit(*blobs)
+        SCPOClassifier.paper(**{name: value}).fit(*blobs)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,24 @@ def test_settings_must_be_positive(name, value, blobs):
 )  # fmt: skip
 def test_other_settings_are_checked_by_name(name, value, blobs):
     with pytest.raises(ValueError, match=f"{name} must be"):
+        SCPOClassifier.paper(**{name: value}).fit(*blobs)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("search", "slow"), ("search", None), ("measure", "quadratic"), ("max_iter", 0), ("inefficiency", "big")],
+)
+def test_settings_of_the_default_are_checked_by_name(name, value, blobs):
+    with pytest.raises(ValueError, match=f"{name} must be"):
         SCPOClassifier(**{name: value}).fit(*blobs)
+
+
+@pytest.mark.parametrize(("name", "value"), [("penalty", 10), ("tol", 0.0), ("keep_trace", True)])
+def test_settings_of_the_grid_are_refused_elsewhere(name, value, blobs):
+    with pytest.raises(ValueError, match=f"{name} belongs to search='grid'"):
+        SCPOClassifier(**{name: value}).fit(*blobs)
+    with pytest.raises(ValueError, match="search='grid' trains the linear measure"):
+        SCPOClassifier(search="grid", measure="softmax").fit(*blobs)
 
 
 @pytest.mark.parametrize(

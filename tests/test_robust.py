@@ -17,11 +17,11 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from threadpoolctl import threadpool_info
 
-from makers import baseline, both, quick_scpo
+from makers import baseline, both, quick_grid, quick_scpo
 from tightset import SCPOClassifier, TightsetWarning
 from tightset.checking import hash_uniform
-from tightset.scaling import Scaling
-from tightset.search import training_inefficiency
+from tightset.columns import Scaling
+from tightset.grid import training_inefficiency
 
 # ---- what reviewers found -------------------------------------------------------------------------------------------
 
@@ -208,11 +208,11 @@ def test_models_of_other_libraries_can_be_calibrated(blobs):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("penalty", "a"), ("tol", None), ("n_jobs", 0), ("n_jobs", "a"), ("max_iter", True)]
+    ("name", "value"), [("penalty", "a"), ("tol", "a"), ("n_jobs", 0), ("n_jobs", "a"), ("max_iter", True)]
 )
 def test_settings_of_a_wrong_type_are_named(name, value, blobs):
     with pytest.raises(ValueError, match=name):
-        SCPOClassifier(**{name: value}).fit(*blobs)
+        SCPOClassifier.paper(**{name: value}).fit(*blobs)
 
 
 def test_weights_against_copies_with_calibration_rows_of_ones_own(blobs):
@@ -220,8 +220,8 @@ def test_weights_against_copies_with_calibration_rows_of_ones_own(blobs):
     X, y = blobs
     times = np.arange(300) % 3
     settings = {"penalty": 100, "sharpness": 1, "learning_rate": 10, "confidence": 0.9}
-    weighted = quick_scpo(**settings).fit(X[:300], y[:300], times, X_cal=X[300:], y_cal=y[300:])
-    copies = quick_scpo(**settings).fit(
+    weighted = quick_grid(**settings).fit(X[:300], y[:300], times, X_cal=X[300:], y_cal=y[300:])
+    copies = quick_grid(**settings).fit(
         np.repeat(X[:300], times, axis=0), np.repeat(y[:300], times), X_cal=X[300:], y_cal=y[300:]
     )
     assert (weighted.predict_set(X) == copies.predict_set(X)).mean() > 0.995
@@ -247,7 +247,7 @@ def test_the_strictest_level_decides_how_many_rows_are_held(blobs):
 
 def test_sparse_training_chooses_as_dense_training_does(blobs):
     X, y = blobs
-    dense, filled = (quick_scpo().fit(kind(X + 5), y) for kind in (np.asarray, sparse.csr_array))
+    dense, filled = (quick_grid().fit(kind(X + 5), y) for kind in (np.asarray, sparse.csr_array))
     np.testing.assert_allclose(filled.selection_["inefficiency"], dense.selection_["inefficiency"], rtol=0.02)
 
 

@@ -15,8 +15,9 @@ SOURCE = Path(tightset.__file__).parent
 
 # A file may import only from files above it. docs/architecture.md explains the order.
 ORDER = [
-    "arrays", "inefficiency", "rows", "measures", "objective", "optimise", "icp", "metrics", "search", "scaling",
-    "progress", "checking", "predictor", "classifier", "demo", "cli",
+    "arrays", "inefficiency", "threads", "rows", "measures", "objective", "surrogate", "optimise", "lbfgs", "icp",
+    "metrics", "columns", "models", "progress", "grid", "paths", "choice", "search", "checking", "predictor",
+    "classifier", "scpo", "demo", "cli",
 ]  # fmt: skip
 
 
@@ -84,7 +85,13 @@ def test_import_is_light():
 
 
 def test_public_face():
-    assert set(tightset.__all__) == {"ConformalClassifier", "SCPOClassifier", "TightsetWarning", "__version__"}
+    assert set(tightset.__all__) == {
+        "ConformalClassifier",
+        "SCPOClassifier",
+        "Search",
+        "TightsetWarning",
+        "__version__",
+    }
     assert (SOURCE / "py.typed").exists()
     assert tightset.__version__ == importlib.metadata.version("tightset")
     assert all(hasattr(tightset, name) for name in tightset.__all__)

@@ -6,9 +6,10 @@ import pytest
 from tightset import SCPOClassifier
 from tightset.inefficiency import LOG
 from tightset.measures import Linear
-from tightset.objective import Penalised, Surrogate
+from tightset.objective import Penalised
 from tightset.optimise import Adam, GradientDescent, minimise
 from tightset.rows import Rows
+from tightset.surrogate import Surrogate
 
 B, K, M, C = 4, 60, 3, 3
 
@@ -45,13 +46,19 @@ def test_descents_equal_those_of_numpy(torch, make, check_every):
     np.testing.assert_allclose(found[0].loss, found[1].loss, rtol=1e-9)
 
 
-def test_the_estimator_trains_on_a_device(torch, blobs):
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"search": "grid", "penalty": (10, 100), "sharpness": 1, "learning_rate": 10, "max_iter": 100},
+        {"search": "default", "max_iter": 20},
+    ],
+)
+def test_the_estimator_trains_on_a_device(settings, torch, blobs):
     X, y = blobs
-    settings = {"penalty": (10, 100), "sharpness": 1, "learning_rate": 10, "max_iter": 100, "random_state": 0}
     there, here = (
-        SCPOClassifier((0.8, 0.9), device=device, **settings).fit(X, y, np.arange(600) % 3) for device in ("cpu", None)
+        SCPOClassifier((0.8, 0.9), random_state=0, device=device, **settings).fit(X, y, np.arange(600) % 3)
+        for device in ("cpu", None)
     )
     for one, other in zip(there.evaluate(X, y), here.evaluate(X, y), strict=True):
         assert one["mean_size"] == pytest.approx(other["mean_size"], rel=0.01)
         assert one["coverage"] == pytest.approx(other["coverage"], abs=0.01)
-    assert isinstance(there.folds_[0].models[0].theta, np.ndarray)

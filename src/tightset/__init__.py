@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tightset.checking import TightsetWarning
-    from tightset.classifier import ConformalClassifier, SCPOClassifier
+    from tightset.classifier import ConformalClassifier
+    from tightset.paths import Search
+    from tightset.scpo import SCPOClassifier
 
-__all__ = ["ConformalClassifier", "SCPOClassifier", "TightsetWarning", "__version__"]
+__all__ = ["ConformalClassifier", "SCPOClassifier", "Search", "TightsetWarning", "__version__"]
+
+_HOMES = {
+    "ConformalClassifier": "classifier",
+    "SCPOClassifier": "scpo",
+    "Search": "paths",
+    "TightsetWarning": "checking",
+}
 
 __version__ = "0.1.0"
 
@@ -16,14 +26,8 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> Any:
     # Classes are loaded when first asked for: `import tightset` and the command line's help stay instant, and
     # scikit-learn (which loads pandas where it is installed) comes in only with an estimator.
-    if name in {"ConformalClassifier", "SCPOClassifier"}:
-        from tightset import classifier
-
-        return getattr(classifier, name)
-    if name == "TightsetWarning":
-        from tightset.checking import TightsetWarning
-
-        return TightsetWarning
+    if name in _HOMES:
+        return getattr(import_module(f"tightset.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'tightset' has no attribute {name!r}")
 
 

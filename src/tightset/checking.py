@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import column_or_1d
 
@@ -173,6 +174,28 @@ def stratified_split(
 def generator(random_state: Any) -> np.random.RandomState:
     """The generator that ``random_state`` stands for; None is a fresh one, never NumPy's global one."""
     return np.random.RandomState() if random_state is None else check_random_state(random_state)
+
+
+def distinct_rows(X: Any, y: np.ndarray, weight: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
+    """Which rows to keep so that none is there twice, in an order of their own, and the weights that they then have.
+
+    Copies of a row are one row of more weight: left apart they would fall into different folds, and a model would be
+    judged on rows that it has seen. The order does not depend on how the rows were given.
+    """
+    if sparse.issparse(X):
+        X = X.copy()
+        X.sum_duplicates()
+        X.eliminate_zeros()
+        parts = zip(X.indptr[:-1], X.indptr[1:], strict=True)
+        keys = np.array([X.indices[a:b].tobytes() + X.data[a:b].tobytes() for a, b in parts], dtype=object)
+    else:
+        packed = np.ascontiguousarray(X + 0.0)  # no minus zero
+        keys = packed.view(np.dtype((np.void, packed.shape[1] * packed.itemsize)))[:, 0]
+    _, code = np.unique(keys, return_inverse=True)
+    _, first, code = np.unique(code * (int(y.max()) + 1) + y, return_index=True, return_inverse=True)
+    if weight is None and len(first) == len(y):
+        return first, None
+    return first, np.bincount(code, weights=weight)
 
 
 def settle(scores: np.ndarray) -> np.ndarray:

@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tightset.classifier import ConformalClassifier, SCPOClassifier
+from tightset.classifier import ConformalClassifier
 from tightset.metrics import bootstrap_difference, sign_test
+from tightset.scpo import SCPOClassifier
 
 __all__ = ["Comparison", "compare_on_digits"]
 

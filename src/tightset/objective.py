@@ -11,18 +11,17 @@ the exact gradient for any cut into blocks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from functools import reduce
-from typing import Any, NamedTuple, Protocol, Self
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self
 
 import numpy as np
 
-from tightset.arrays import Array, Run, Scratch, label_runs, namespace, own_label, tanh_inplace
+from tightset.arrays import Array, Run, label_runs, namespace, own_label, tanh_inplace
 from tightset.inefficiency import SIZE, Inefficiency
-from tightset.rows import Block, Rows
 
-__all__ = ["FORMS", "Measure", "Penalised", "Sums", "Surrogate"]
+__all__ = ["FORMS", "LogLoss", "Penalised", "Profiled", "Sums"]
 
+_ROWS_TO_START = 500
 FORMS = ("L", "log L", "-1/L", "-1/L^2")
 
 
@@ -132,68 +131,102 @@ def _transform(L: Array, form: str) -> tuple[Array, Array]:
     return -1 / L**2, 2 / L**3
 
 
-class Measure(Protocol):
-    """What the objective asks of a conformity measure; see `tightset.measures`."""
-
-    def scores(self, X: Array, theta: Array, scratch: Scratch | None = None) -> Array: ...
-    def pullback(self, X: Array, dA: Array, scratch: Scratch | None = None) -> Array: ...
-    def add_own(self, gradient: Array, X: Array, runs: list[Run], d_own: Array) -> None: ...
-
-
 @dataclass(frozen=True, eq=False)
-class Surrogate:
-    """The loss of every candidate as a function of its parameters: ``theta (B, m, C)`` to ``(B,)`` and gradient.
+class Profiled:
+    """Set size at exact coverage: ``L = mean_i f(s_i)``, the threshold ``q`` solved for and no penalty to choose.
 
-    ``centre (m - 1,)`` holds column means that were not taken off sparse rows: the measure is linear in ``x``, so
-    ``theta . (x - c)`` equals ``theta . x`` with the intercept lowered by ``theta . c``, and no zero is filled in.
+        s_i = sum_y sigma(gamma (A_iy - q)),    q such that  mean_i sigma(gamma (alpha_i - q)) = 1 - eps
+
+    It is the limit ``lam -> infinity`` of `Penalised` with ``q`` free. With ``D = gamma sigma (1 - sigma)`` the
+    implicit function theorem gives
+
+        dL/dA_iy = w_i f'(s_i) D_iy - rho w_i D_i,y_i [y = y_i],
+        rho = sum_j w_j f'(s_j) sum_c D_jc / sum_j w_j D_j,y_j
+
+    (weights ``w`` of sum 1). Conventions as in `Penalised`.
+
+    >>> one = np.ones(1)
+    >>> A = np.array([[[3.0, -1.0], [0.0, 2.0]]])
+    >>> loss, dA = Profiled(eps=0.1 * one, gamma=2 * one).value_and_gradient(A, np.array([0, 1]))
+    >>> bool(abs(dA.sum()) < 1e-9)  # all scores moved alike move the threshold with them
+    True
     """
 
-    rows: Rows
-    measure: Measure
-    objective: Penalised
-    centre: Array | None = None
-    candidates: Array | None = None
-    score_scratch: Scratch = field(default_factory=Scratch)
-    gradient_scratch: Scratch = field(default_factory=Scratch)
+    eps: Array
+    gamma: Array
+    f: Inefficiency = SIZE
 
     def take(self, candidates: Array) -> Self:
-        return replace(self, objective=self.objective.take(candidates), candidates=candidates)
+        return replace(self, eps=self.eps[candidates], gamma=self.gamma[candidates])
 
-    def __call__(self, theta: Array) -> tuple[Array, Array]:
-        xp = namespace(theta)
-        if self.centre is not None:
-            theta = theta.copy()
-            theta[:, -1] -= self.centre @ theta[:, :-1]
+    def threshold(self, alphas: Array, weight: Array) -> Array:
+        """``q (B,)`` for own-label scores ``(B, k)`` and weights ``(B, k)`` of sum 1.
 
-        @np.errstate(all="ignore")  # as in `minimise`; a thread does not inherit it
-        def lane(blocks: list[Block]) -> Any:
-            total: Any = None
-            for block in blocks:
-                weight = block.weight
-                if weight is not None and weight.ndim == 2 and self.candidates is not None:
-                    weight = weight[self.candidates]
-                A = self.measure.scores(block.X, theta, self.score_scratch)
-                sums, dF, dV = self.objective.block(A, block.runs, weight, overwrite=True)
-                pulled = self.measure.pullback(block.X, dF, self.gradient_scratch)
-                if total is None:  # the sum starts as a copy: scratch memory is reused
-                    total = (sums, pulled + 0, xp.zeros_like(pulled))
-                else:
-                    total = _add(total, (sums, pulled, 0))
-                self.measure.add_own(total[2], block.X, block.runs, dV)
-            return total
+        Newton's method, kept in a bracket. It stops at a coverage error of 1e-5: the loss is corrected for what is
+        left to first order, which makes it as good as exact.
+        """
+        xp = namespace(alphas)
+        k = alphas.shape[1]
+        some = xp.sort(alphas[:, :: max(1, k // _ROWS_TO_START)], axis=1)  # a quantile of some rows is a good start
+        ranks = xp.astype(self.eps * (some.shape[1] - 1), xp.int64)
+        q = xp.take_along_axis(some, ranks[:, None], axis=1)[:, 0]
+        low, high = xp.min(alphas, axis=1) - 40 / self.gamma, xp.max(alphas, axis=1) + 40 / self.gamma
+        for _ in range(60):
+            t = tanh_inplace((alphas - q[:, None]) * (self.gamma / 2)[:, None])
+            excess = (xp.sum(weight * t, axis=1) - (1 - 2 * self.eps)) / 2
+            if bool(xp.all(xp.abs(excess) <= 1e-5)):
+                break
+            slope = self.gamma / 4 * (1 - xp.sum(weight * t * t, axis=1))
+            low, high = xp.where(excess > 0, q, low), xp.where(excess < 0, q, high)
+            newton = q + excess / xp.clip(slope, 1e-30, None)
+            q = xp.where((newton > low) & (newton < high), newton, (low + high) / 2)
+        return q
 
-        sums, gradient_F, gradient_V = reduce(_add, self.rows.map(lane))
-        loss, a, b = self.objective.combine(sums)
-        gradient = a[:, None, None] * gradient_F + b[:, None, None] * gradient_V
-        if self.centre is not None:
-            gradient[:, :-1] -= self.centre[:, None] * gradient[:, -1:]
-        return loss, gradient
+    def value_and_gradient(self, A: Array, y: np.ndarray, weight: Array | None = None) -> tuple[Array, Array]:
+        """Loss ``(B,)`` and ``dL/dA (B, k, C)``."""
+        xp = namespace(A)
+        C = A.shape[-1]
+        runs = label_runs(y)
+        alphas = own_label(A, runs)
+        w = _normalised(weight, alphas)
+        q = self.threshold(alphas, w)
+        t = tanh_inplace((A - q[:, None, None]) * (self.gamma / 2)[:, None, None])
+        own = own_label(t, runs)
+        s = (C + xp.sum(t, axis=-1)) / 2
+        dA = t
+        dA *= t
+        dA -= 1  # minus four slopes: the factor is made good at the end
+        dA *= (w if self.f == SIZE else w * self.f.derivative(s))[..., None]
+        d_own = w * (own * own - 1)
+        rho = xp.sum(dA, axis=(1, 2)) / xp.clip(xp.sum(d_own, axis=1), None, -1e-30)
+        for label, start, stop in runs:
+            dA[:, start:stop, label] -= rho[:, None] * d_own[:, start:stop]
+        dA *= (-self.gamma / 4)[:, None, None]
+        excess = (xp.sum(w * own, axis=1) - (1 - 2 * self.eps)) / 2
+        return xp.sum(w * self.f(s), axis=1) - rho * excess, dA
 
 
-def _add(total: tuple[Sums, Array, Array], more: tuple[Sums, Array, Array]) -> tuple[Sums, Array, Array]:
-    """Sums and pulled-back derivatives of two parts of the rows; the first part's arrays are reused."""
-    sums = Sums(*(x + y for x, y in zip(total[0], more[0], strict=True)))
-    gradient_F, gradient_V = total[1:]
-    gradient_F += more[1]
-    gradient_V += more[2]
-    return sums, gradient_F, gradient_V
+class LogLoss:
+    """``L = -mean_i alpha_i``: with the softmax measure, the loss of logistic regression."""
+
+    def take(self, candidates: Array) -> Self:  # noqa: ARG002 - nothing of its own
+        return self
+
+    def value_and_gradient(self, A: Array, y: np.ndarray, weight: Array | None = None) -> tuple[Array, Array]:
+        xp = namespace(A)
+        runs = label_runs(y)
+        alphas = own_label(A, runs)
+        w = _normalised(weight, alphas)
+        dA = xp.zeros_like(A)
+        for label, start, stop in runs:
+            dA[:, start:stop, label] = -w[:, start:stop]
+        return -xp.sum(w * alphas, axis=1), dA
+
+
+def _normalised(weight: Array | None, like: Array) -> Array:
+    """Weights ``(B, k)`` of sum 1."""
+    xp = namespace(like)
+    if weight is None:
+        return xp.full_like(like, 1 / like.shape[1])
+    weight = xp.broadcast_to(weight, like.shape)
+    return weight / xp.sum(weight, axis=1, keepdims=True)

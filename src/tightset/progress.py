@@ -3,31 +3,67 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import threading
+import time
+from types import TracebackType
+from typing import Any, Self
 
-__all__ = ["training_bar"]
+__all__ = ["Progress"]
+
+_PATIENCE = 5.0  # seconds before a bar appears that was not asked for
 
 
-@contextmanager
-def training_bar(title: str, steps: int, *, show: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """Yield the ``callback(step, candidates still running)`` of `minimise`, or None where nothing is shown."""
-    if not show:
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+class Progress:
+    """A bar of work done out of work expected; tasks in any thread may `expect` and `advance`.
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("step {task.completed}/{task.total}, {task.fields[running]} candidates running"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(file=sys.stderr), transient=True) as progress:
-        task = progress.add_task(title, total=steps, running="all")
+    ``show`` is True, False, or ``"auto"``: a bar appears after a few seconds, on a terminal.
+    """
 
-        def callback(step: int, running: int) -> None:
-            progress.update(task, completed=step, running=running)
+    def __init__(self, title: str = "", *, show: Any = False) -> None:
+        self._title, self._show = title, show
+        self._total = self._done = 0
+        self._lock = threading.Lock()
+        self._bar: Any = None
+        self._task: Any = None
 
-        yield callback
+    def __enter__(self) -> Self:
+        self._begun = time.monotonic()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def expect(self, steps: int) -> None:
+        """There are so many more steps."""
+        with self._lock:
+            self._total += steps
+
+    def advance(self) -> None:
+        """One step is done."""
+        with self._lock:
+            self._done += 1
+            if self._bar is None and self._wanted():
+                self._open()
+            if self._bar is not None:
+                self._bar.update(self._task, completed=self._done, total=self._total)
+
+    def _wanted(self) -> bool:
+        if self._show == "auto":
+            return sys.stderr.isatty() and time.monotonic() - self._begun > _PATIENCE
+        return bool(self._show)
+
+    def _open(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed}/{task.total}"),
+            TimeRemainingColumn(),
+        )
+        self._bar = Bar(*columns, console=Console(file=sys.stderr), transient=True)
+        self._task = self._bar.add_task(self._title, total=self._total)
+        self._bar.start()

@@ -6,18 +6,15 @@ lane after another, and lanes are added up in their own order, so the result is 
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import NamedTuple, Self, TypeVar
 
 import numpy as np
-from joblib import effective_n_jobs
 from scipy import sparse
-from threadpoolctl import threadpool_info, threadpool_limits
 
 from tightset.arrays import Array, Run, label_runs
+from tightset.threads import Threads
 
 __all__ = ["Block", "Rows"]
 
@@ -74,52 +71,16 @@ class Rows:
             blocks.append(Block(part, label_runs(y[rows]), None if weight is None else weight[..., rows]))
         edges = np.linspace(0, len(blocks), min(_LANES, len(blocks)) + 1).astype(int)
         self.lanes = [blocks[a:b] for a, b in pairwise(edges)]
-        self._asked_jobs, self._on_host = n_jobs, on_host
-        self._pool: ThreadPoolExecutor | None = None
+        # An accelerator spreads the work by itself.
+        self._threads = Threads(n_jobs if on_host else 1, at_most=len(self.lanes))
 
     def __enter__(self) -> Self:
-        cores = _single_blas.enter()
-        asked = cores if self._asked_jobs is None else effective_n_jobs(self._asked_jobs)
-        if self._on_host and min(asked, len(self.lanes)) > 1:
-            self._pool = ThreadPoolExecutor(min(asked, len(self.lanes)))
+        self._threads.__enter__()
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
-            self._pool = None
-        _single_blas.leave()
+        self._threads.__exit__(*error)
 
     def map(self, function: Callable[[list[Block]], R]) -> Iterator[R]:
         """``function`` of every lane of blocks, in order."""
-        results: Iterable[R] = map(function, self.lanes) if self._pool is None else self._pool.map(function, self.lanes)
-        return iter(results)
-
-
-class _SingleThreadedBlas:
-    """Holds BLAS to one thread while any fit of the process asks for it; the last one out restores it."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._users = 0
-        self._cores = 1
-
-    def enter(self) -> int:
-        """Returns how many threads BLAS may otherwise use: what the user, or a parallel job, left for this process."""
-        with self._lock:
-            if self._users == 0:
-                self._cores = max(
-                    (lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"), default=1
-                )
-                self._limit = threadpool_limits(1, user_api="blas")
-            self._users += 1
-            return self._cores
-
-    def leave(self) -> None:
-        with self._lock:
-            self._users -= 1
-            if self._users == 0:
-                self._limit.restore_original_limits()
-
-
-_single_blas = _SingleThreadedBlas()
+        return self._threads.map(function, self.lanes)

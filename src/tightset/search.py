@@ -1,134 +1,197 @@
-"""Many candidates trained at once, and the choice among them on training rows only."""
+"""The default search: candidates from paths, judged on training rows, the best combined, never worse than the baseline.
+
+1. Logistic regressions, on plain and on unfolded columns, by cross-validation.
+2. From the best of them, paths of measures trained for small sets (`paths`).
+3. Every step of every path is judged on rows that its fold held out (`choice`).
+4. The best few are combined (`models.Ensemble`).
+5. Unless cross-validation says that the combination is smaller than plain logistic regression by more than a standard
+   error, plain logistic regression it is.
+"""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tightset.arrays import Array, as_array, to_numpy
-from tightset.icp import significance, threshold
+from tightset.arrays import to_numpy
+from tightset.choice import Judge, fold_of_rows
+from tightset.columns import Columns
+from tightset.icp import significance
 from tightset.inefficiency import SIZE, Inefficiency
-from tightset.measures import Linear
-from tightset.objective import Penalised, Surrogate
-from tightset.optimise import Adam, GradientDescent, minimise
-from tightset.rows import Rows
+from tightset.measures import MEASURES
+from tightset.models import Ensemble, Member, combine
+from tightset.paths import Candidate, Search, View, logistic_candidates, path_candidates
+from tightset.progress import Progress
+from tightset.surrogate import centred
+from tightset.threads import Threads
 
-__all__ = ["OPTIMISERS", "SELECTIONS", "Chosen", "grid_search", "training_inefficiency"]
+__all__ = ["Found", "Verdict", "path_search"]
 
-OPTIMISERS = {"gradient-descent": GradientDescent, "adam": Adam}
-SELECTIONS = ("inefficiency", "loss")
+_MEMBERS = 8
+_PER_PATH = 2
+_TOLERANCE = 0.03  # members are at most so much worse than the best
+_DOUBT = 1.0  # standard errors that the gain must exceed
 
-Progress = Callable[[int, int], None]
+
+class Verdict(NamedTuple):
+    """What cross-validation said: mean inefficiencies on training rows, and the standard error of their difference."""
+
+    baseline: float
+    ensemble: float
+    error: float
+    accepted: bool
 
 
-class Chosen(NamedTuple):
-    """The measure that was taken, ``theta (m, C)``, the table it was chosen from, and the loss traces if kept."""
+class Found(NamedTuple):
+    """The model of one level, the table of candidates it was made from, and how it compares with the baseline."""
 
-    theta: np.ndarray
+    model: Ensemble
     table: dict[str, np.ndarray]
-    trace: np.ndarray | None
+    verdict: Verdict
 
 
-def grid_search(
-    X: Array,
+class _Judged(NamedTuple):
+    candidate: Candidate
+    criterion: float
+    error: float
+    threshold: float  # of the model trained on all rows
+
+
+def path_search(
+    X: Any,
     y: np.ndarray,
     n_classes: int,
     *,
-    confidences: Sequence[Any],
-    penalties: Iterable[float],
-    sharpnesses: Iterable[float],
-    learning_rates: Iterable[float],
-    sample_weight: np.ndarray | None = None,
-    centre: np.ndarray | None = None,
+    confidences: list[Any],
+    search: Search,
     f: Inefficiency = SIZE,
-    form: str = "-1/L",
-    optimiser: str = "gradient-descent",
-    selection: str = "inefficiency",
-    max_iter: int = 1000,
-    tol: float = 1e-7,
-    dtype: Any = np.float32,
+    sample_weight: np.ndarray | None = None,
+    unfold: bool = True,
+    standardise: bool = True,
+    seed: Sequence[int] = (0,),
     device: str | None = None,
-    keep_trace: bool = False,
     n_jobs: int | None = None,
-    callback: Progress | None = None,
-) -> list[Chosen]:
-    """The search of the paper: all (level, lambda, gamma, eta) as one batched descent from zeros.
+    progress: Progress,
+) -> list[Found]:
+    """The model of each level, from raw training rows ``X (k, p)`` and labels ``y`` in ``0 ... n_classes - 1``.
 
-    Taken for each level is the candidate with the smallest inefficiency of the training ICP (``selection =
-    "inefficiency"``) or the one with the smallest loss; never one that failed; the first of the grid among equals.
-
-    Conventions
-    -----------
-    X : (k, m) standardised, the last column constant 1; theta : (m, C) in float64.
-    The descent runs in ``dtype``, on NumPy or on the torch ``device``; choosing is done in float64.
+    A level's model does not depend on which others are asked for.
     """
-    grid = np.array(
-        list(itertools.product(range(len(confidences)), penalties, sharpnesses, learning_rates)), dtype=float
-    )
-    level = grid[:, 0].astype(int)
-    eps = np.array([float(significance(c)) for c in confidences])[level]
-    B = len(grid)
-    place = partial(as_array, dtype=dtype, device=device)
-    rows = Rows(place(X), y, place(sample_weight), scores_per_row=B * n_classes, n_jobs=n_jobs)
-    objective = Penalised(place(eps), place(grid[:, 1]), place(grid[:, 2]), f=f, form=form)
-    with rows:
-        solution = minimise(
-            Surrogate(rows, Linear(), objective, centre=place(centre)),
-            place(np.zeros((B, X.shape[1], n_classes))),
-            OPTIMISERS[optimiser](place(grid[:, 3])),
-            max_iter=max_iter,
-            tol=tol,
-            check_every=1 if device is None else 25,
-            keep_trace=keep_trace,
-            callback=callback,
-        )
-    theta = to_numpy(solution.theta).astype(np.float64)
-    found = []
-    for at, confidence in enumerate(confidences):
-        own = level == at
-        table = {
-            "confidence": np.full(own.sum(), float(confidence)),
-            "penalty": grid[own, 1],
-            "sharpness": grid[own, 2],
-            "learning_rate": grid[own, 3],
-            "loss": solution.loss[own],
-            "inefficiency": training_inefficiency(X, y, theta[own], confidence, f, sample_weight, centre),
-            "status": solution.status[own],
-            "n_iter": solution.n_iter[own],
-        }
-        criterion = np.where(table["status"] == "nonfinite", np.inf, table[selection])
-        best = int(np.argmin(criterion))
-        if not np.isfinite(criterion[best]):
-            raise FloatingPointError(
-                f"every candidate diverged at confidence {confidence}; try smaller learning rates or penalties"
-            )
-        chosen = {"chosen": np.arange(own.sum()) == best}
-        trace = None if solution.trace is None else solution.trace[:, own]
-        found.append(Chosen(theta[own][best], table | chosen, trace))
-    return found
+    order = np.argsort(y, kind="stable")
+    X, y = X[order], y[order]
+    weight = None if sample_weight is None else sample_weight[order] / sample_weight.mean()
+    fold = fold_of_rows(y, min(search.folds, len(y)), np.random.default_rng(seed))
+    columns = [Columns.plain(X, weight, standardise=standardise)]
+    if unfold and (unfolded := Columns.unfolded(X, weight)) is not None:
+        columns.append(unfolded)
+    fits = np.stack([*(fold != held for held in range(fold.max() + 1)), np.ones(len(y), dtype=bool)])
+    views = [View.of(one, X, y, n_classes, fits if weight is None else fits * weight, device) for one in columns]
+    with Threads(n_jobs if device is None else 1) as threads:
+        logistic = logistic_candidates(views, search.strengths, threads=threads, progress=progress)
+        levels = []
+        for confidence in confidences:
+            eps = significance(confidence)
+            rng = np.random.default_rng([*seed, eps.numerator, eps.denominator])
+            judge = Judge(y, weight, float(eps), f, rng=rng)
+            levels.append(_search_level(logistic, fold, judge, confidence, search, rng, threads, progress))
+        return levels
 
 
-def training_inefficiency(
-    X: Array,
-    y: np.ndarray,
-    theta: np.ndarray,
+def _search_level(
+    logistic: list[list[Candidate]],
+    fold: np.ndarray,
+    judge: Judge,
     confidence: Any,
-    f: Inefficiency = SIZE,
-    sample_weight: np.ndarray | None = None,
-    centre: np.ndarray | None = None,
-) -> np.ndarray:
-    """Mean ``f(size)`` of the training ICP, calibrated and applied on the training rows, of each candidate ``(B,)``."""
-    k = len(y)
-    result = np.empty(len(theta))
-    for b, candidate in enumerate(theta):
-        A = X @ candidate
-        if centre is not None:
-            A -= centre @ candidate[:-1]
-        q = threshold(A[np.arange(k), y], confidence, sample_weight)
-        size = np.sum(A >= q, axis=1)
-        result[b] = np.average(f(size.astype(float)), weights=sample_weight)
-    return result
+    search: Search,
+    rng: np.random.Generator,
+    threads: Threads,
+    progress: Progress,
+) -> Found:
+    def examine(candidate: Candidate) -> _Judged:
+        margins, threshold = _held_out(candidate, fold, judge)
+        curve = judge.curve(margins)
+        return _Judged(candidate, judge.criterion(curve), float(judge.resampled(curve).std()), threshold)
+
+    by_columns = [list(threads.map(examine, candidates)) for candidates in logistic]
+    best = [min(judged, key=_criterion) for judged in by_columns]
+    baseline = best[0]
+    judged = [one for some in by_columns for one in some]
+    for start in best if search.both_columns else [min(best, key=_criterion)]:
+        found = path_candidates(
+            start.candidate, search, judge.eps, judge.f, rng=rng, threads=threads, progress=progress
+        )
+        judged += threads.map(examine, found)
+
+    members = _shortlist(judged)
+    together = combine([_held_out(one.candidate, fold, judge)[0] for one in members])
+    ours, theirs = judge.curve(together), judge.curve(_held_out(baseline.candidate, fold, judge)[0])
+    error = float(np.std(judge.resampled(theirs) - judge.resampled(ours)))
+    gain = judge.criterion(theirs) - judge.criterion(ours)
+    verdict = Verdict(judge.criterion(theirs), judge.criterion(ours), error, bool(gain > _DOUBT * error))
+    if not verdict.accepted:
+        members = [baseline]
+    model = Ensemble([_member(one) for one in members])
+    return Found(model, _table(judged, members, confidence), verdict)
+
+
+def _criterion(judged: _Judged) -> float:
+    return judged.criterion
+
+
+def _shortlist(judged: list[_Judged]) -> list[_Judged]:
+    """The best few, not all from one path, and none much worse than the best: combined they err less than any one."""
+    ranked = sorted(judged, key=_criterion)
+    chosen: list[_Judged] = []
+    for one in ranked:
+        if one.criterion > ranked[0].criterion * (1 + _TOLERANCE) or len(chosen) == _MEMBERS:
+            break
+        path = (one.candidate.view.columns.name, one.candidate.path)
+        if sum((other.candidate.view.columns.name, other.candidate.path) == path for other in chosen) < _PER_PATH:
+            chosen.append(one)
+    return chosen
+
+
+def _held_out(candidate: Candidate, fold: np.ndarray, judge: Judge) -> tuple[np.ndarray, float]:
+    """Margins ``A - q (k, C)`` of every row by the model that has not seen it, and ``q`` of the model of all rows.
+
+    Models of different folds differ in scale and offset. Taking off each model's own threshold, on the rows that it
+    was trained on, makes their scores comparable. For new rows that threshold is too high, by as much as the
+    ``eps``-quantile of the held-out margins says; that is taken off as well.
+    """
+    view = candidate.view
+    theta = view.place(centred(candidate.theta, view.centre))
+    margins = np.empty((len(fold), view.n_classes), dtype=np.float32)
+    for fit in range(len(theta)):
+        A = to_numpy(MEASURES[candidate.measure].forward(view.X, theta[fit : fit + 1])[0][0])
+        held = fold == fit  # none for the last fit, which has all rows
+        q = judge.threshold(judge.own(A), ~held)
+        margins[held] = A[held] - q
+    excess = judge.threshold(judge.own(margins))
+    return margins - np.float32(excess), q + excess
+
+
+def _member(judged: _Judged) -> Member:
+    candidate = judged.candidate
+    view = candidate.view
+    theta = candidate.theta[-1].astype(view.columns.scaling.scale.dtype)
+    return Member(view.columns, candidate.measure, theta, judged.threshold)
+
+
+def _table(judged: list[_Judged], members: list[_Judged], confidence: Any) -> dict[str, np.ndarray]:
+    chosen = np.array([any(one is member for member in members) for one in judged])
+    candidates = [one.candidate for one in judged]
+    return {
+        "confidence": np.full(len(judged), float(confidence)),
+        "candidate": np.array([one.name for one in candidates]),
+        "columns": np.array([one.view.columns.name for one in candidates]),
+        "measure": np.array([one.measure for one in candidates]),
+        "sharpness": np.array([one.sharpness for one in candidates]),
+        "pull": np.array([one.pull for one in candidates]),
+        "n_iter": np.array([one.n_iter for one in candidates]),
+        "criterion": np.array([one.criterion for one in judged]),
+        "error": np.array([one.error for one in judged]),
+        "chosen": chosen,
+        "weight": chosen / len(members),
+    }

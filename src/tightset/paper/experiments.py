@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tightset.classifier import ConformalClassifier, SCPOClassifier
+from tightset.classifier import ConformalClassifier
 from tightset.inefficiency import as_inefficiency
 from tightset.metrics import sign_test
 from tightset.paper.baselines import Exchanged, Multinom
 from tightset.paper.datasets import load
 from tightset.paper.recipes import DATASETS
+from tightset.scpo import SCPOClassifier
 
 __all__ = ["AS_IS", "BINARY", "COLUMNS", "COSTS", "LEVELS", "OTHER_STEPS", "STEPS", "Experiment", "Workshop", "plan"]
 

@@ -53,7 +53,7 @@ def draw_regions(path: Path) -> None:
     from matplotlib.patches import Patch
     from sklearn.datasets import load_wine
 
-    from tightset.classifier import SCPOClassifier
+    from tightset.scpo import SCPOClassifier
 
     X, y = load_wine(return_X_y=True)
     X = X[:, [6, 9]]

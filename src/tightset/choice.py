@@ -1,0 +1,110 @@
+"""Judging candidates on training rows: what set size cross-validation promises at exact coverage, and how surely.
+
+Conventions
+-----------
+scores : (k, C) of held-out rows; y, weight : (k,); eps : the significance level.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tightset.inefficiency import SIZE, Inefficiency
+
+__all__ = ["Curve", "Judge", "fold_of_rows"]
+
+_POINTS = 25  # thresholds on a curve
+_SPAN = 4.0  # standard deviations of the coverage that it reaches to either side
+_RESAMPLES = 100
+
+
+class Curve(NamedTuple):
+    """A row's inefficiency ``(k, J)`` and whether it is covered ``(k, J)`` at thresholds around the one asked for."""
+
+    inefficiency: np.ndarray
+    covered: np.ndarray
+
+
+class Judge:
+    """The mean inefficiency at coverage ``1 - eps``, as a smooth function of the scores.
+
+    At one threshold the figure is noisy: few rows lie near it, and at 99 % it hangs on a handful. So it is averaged
+    over thresholds, weighted by a Gaussian in the coverage that each reaches, of the width that ``k`` rows leave open
+    anyway, ``sqrt(eps (1 - eps) / k)``. Resampled rows move the coverages, and with them the weights, so the
+    bootstrap accounts for the noise of the threshold too.
+
+    >>> scores = np.array([[2.0, 0.0], [1.0, 0.5], [0.0, 3.0], [0.2, 0.1]])
+    >>> judge = Judge(np.array([0, 0, 1, 0]), None, 0.2, rng=np.random.default_rng(0))
+    >>> judge.criterion(judge.curve(scores)) < 2
+    True
+    """
+
+    def __init__(
+        self,
+        y: np.ndarray,
+        weight: np.ndarray | None,
+        eps: float,
+        f: Inefficiency = SIZE,
+        *,
+        rng: np.random.Generator,
+    ) -> None:
+        self.y, self.eps, self.f = y, eps, f
+        k = len(y)
+        self.weight = np.full(k, 1 / k) if weight is None else weight / weight.sum()
+        rows = 1 / np.sum(self.weight**2)  # equally weighted rows that would tell as much
+        self.deviation = float(np.sqrt(eps * (1 - eps) / rows))
+        draws = np.stack([np.bincount(rng.integers(k, size=k), minlength=k) for _ in range(_RESAMPLES)])
+        resampled = (draws * self.weight).astype(np.float32)
+        self._resampled = resampled / resampled.sum(axis=1, keepdims=True)
+
+    def own(self, scores: np.ndarray) -> np.ndarray:
+        result: np.ndarray = scores[np.arange(len(self.y)), self.y]
+        return result
+
+    def threshold(self, own: np.ndarray, rows: np.ndarray | None = None) -> float:
+        """The ``eps``-quantile of own-label scores, over some of the rows."""
+        own, weight = (own, self.weight) if rows is None else (own[rows], self.weight[rows])
+        return float(_quantiles(own, weight, np.array([self.eps]))[0])
+
+    def curve(self, scores: np.ndarray) -> Curve:
+        own = self.own(scores)
+        around = self.eps + np.linspace(-_SPAN, _SPAN, _POINTS) * self.deviation
+        thresholds = np.unique(_quantiles(own, self.weight, around))
+        sizes = np.stack([np.count_nonzero(scores >= q, axis=1) for q in thresholds], axis=1)
+        inefficiency = self.f(sizes.astype(float)).astype(np.float32)
+        return Curve(inefficiency, (own[:, None] >= thresholds).astype(np.float32))
+
+    def criterion(self, curve: Curve) -> float:
+        return float(self._average(curve, self.weight[None].astype(np.float32))[0])
+
+    def resampled(self, curve: Curve) -> np.ndarray:
+        """The criterion on every bootstrap sample of the rows, the same samples for every candidate."""
+        return self._average(curve, self._resampled)
+
+    def _average(self, curve: Curve, weights: np.ndarray) -> np.ndarray:
+        distance = (weights @ curve.covered - (1 - self.eps)) / self.deviation
+        closeness = -(distance**2) / 2
+        near = np.exp(closeness - closeness.max(axis=1, keepdims=True))
+        return np.asarray(((weights @ curve.inefficiency) * near).sum(axis=1) / near.sum(axis=1))
+
+
+def fold_of_rows(y: np.ndarray, n_folds: int, rng: np.random.Generator) -> np.ndarray:
+    """A fold for each row, at random, every label spread evenly over the folds.
+
+    >>> np.bincount(fold_of_rows(np.array([0, 0, 0, 0, 1, 1]), 2, np.random.default_rng(0)))
+    array([3, 3])
+    """
+    shuffled = rng.permutation(len(y))
+    fold = np.empty(len(y), dtype=np.intp)
+    fold[shuffled[np.argsort(y[shuffled], kind="stable")]] = np.arange(len(y)) % n_folds
+    return fold
+
+
+def _quantiles(x: np.ndarray, weight: np.ndarray, at: np.ndarray) -> np.ndarray:
+    order = np.argsort(x)
+    cumulated = np.cumsum(weight[order])
+    found = np.searchsorted(cumulated, np.clip(at, 0, 1) * cumulated[-1])
+    result: np.ndarray = x[order[np.minimum(found, len(x) - 1)]]
+    return result

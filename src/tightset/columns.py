@@ -1,0 +1,139 @@
+"""Columns as the measures see them: scaled, unfolded into piecewise linear functions if wanted, and the constant.
+
+All statistics come from training rows.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Self
+
+import numpy as np
+from scipy import sparse
+
+from tightset.arrays import Array
+
+__all__ = ["Columns", "Knots", "Scaling"]
+
+_PIECES = 10  # linear pieces a column; on the sets of the paper 6 to 12 are alike
+_LARGEST = 2**24  # entries of an unfolded array of training rows, beyond which fewer pieces are made
+_ROWS_FOR_KNOTS = 10_000
+
+
+class Scaling(NamedTuple):
+    """``z = (x - centre) / scale``, then a 1 for the intercept. A constant column becomes 0, not NaN.
+
+    >>> scaling = Scaling.of(np.array([[1.0, 7.0], [3.0, 7.0]]))
+    >>> scaling.apply(np.array([[3.0, 7.0]]))[0]
+    array([[1., 0., 1.]])
+    """
+
+    centre: np.ndarray
+    scale: np.ndarray
+
+    @classmethod
+    def of(cls, X: Array, weight: np.ndarray | None = None) -> Self:
+        w = np.full(X.shape[0], 1 / X.shape[0]) if weight is None else weight / weight.sum()
+        centre = np.asarray(w @ X, dtype=np.float64)
+        if sparse.issparse(X):
+            low, high = (np.asarray(end.todense()).ravel() for end in (X.min(axis=0), X.max(axis=0)))
+            present = sparse.csr_array((np.ones_like(X.data), X.indices, X.indptr), shape=X.shape)
+            squares = sparse.csr_array(((X.data - centre[X.indices]) ** 2, X.indices, X.indptr), shape=X.shape)
+            full = np.bincount(X.indices, minlength=X.shape[1]) == X.shape[0]
+            variance = w @ squares + np.where(full, 0, 1 - w @ present) * centre**2
+        else:
+            low, high = X.min(axis=0), X.max(axis=0)
+            variance = w @ np.square(X - centre)
+        # What rounding alone can produce in a constant column is no spread.
+        spread = high - low > 16 * np.finfo(X.dtype).eps * np.maximum(np.abs(low), np.abs(high))
+        scale = np.where(spread, np.sqrt(np.maximum(variance, 0)), 1.0)
+        return cls(centre.astype(X.dtype), scale.astype(X.dtype))
+
+    @classmethod
+    def none(cls, X: Array) -> Self:
+        """Columns as they are."""
+        return cls(np.zeros(X.shape[1], dtype=X.dtype), np.ones(X.shape[1], dtype=X.dtype))
+
+    def apply(self, X: Array) -> tuple[Array, np.ndarray | None]:
+        """Scaled rows with a constant last column, and what is still to be taken off them.
+
+        Sparse rows are scaled but not centred, which would fill in their zeros; see `Training`.
+        """
+        if sparse.issparse(X):
+            ones = sparse.csr_array(np.ones((X.shape[0], 1), dtype=X.dtype))
+            scaled = sparse.csr_array(X).multiply(1 / self.scale)
+            return sparse.csr_array(sparse.hstack([scaled, ones], format="csr")), self.centre / self.scale
+        Z = np.empty((X.shape[0], X.shape[1] + 1), dtype=X.dtype)
+        np.subtract(X, self.centre, out=Z[:, :-1])
+        Z[:, :-1] /= self.scale
+        Z[:, -1] = 1
+        return Z, None
+
+
+class Knots(NamedTuple):
+    """Ramps ``r_j(x) = min(max(x_c(j) - a_j, 0), b_j)`` between quantiles of a column.
+
+    A linear function of ``x`` and its ramps is linear between the knots, and free to bend at each. Ramps are bounded,
+    so an outlier weighs no more than the last knot.
+
+    >>> Knots(np.array([0, 0]), np.array([0.0, 1.0]), np.array([1.0, 2.0])).ramps(np.array([[2.5]]))
+    array([[1. , 1.5]])
+    """
+
+    column: np.ndarray
+    start: np.ndarray
+    width: np.ndarray
+
+    @classmethod
+    def of(cls, X: np.ndarray, weight: np.ndarray | None = None, pieces: int = _PIECES) -> Self | None:
+        """Knots at evenly spaced quantiles of each column that has more than two values; None if there are none."""
+        k, p = X.shape
+        pieces = min(pieces, _LARGEST // (k * p) - 1)
+        if pieces < 3:
+            return None
+        some = slice(None, None, -(-k // _ROWS_FOR_KNOTS))
+        part, w = X[some], np.ones(k)[some] if weight is None else weight[some]
+        at = (np.arange(pieces + 1) + 0.5) / (pieces + 1) * w.sum()
+        column, start, width = [], [], []
+        for j in range(p):
+            order = np.argsort(part[:, j], kind="stable")
+            x = part[order, j]
+            if len(np.unique(x)) <= 2:
+                continue
+            knots = np.unique(x[np.searchsorted(np.cumsum(w[order]), at).clip(max=len(x) - 1)])
+            gaps = np.diff(knots)
+            real = gaps > 1e-6 * (knots[-1] - knots[0])
+            column += [j] * int(real.sum())
+            start += list(knots[:-1][real])
+            width += list(gaps[real])
+        if not column:
+            return None
+        return cls(np.array(column), np.array(start, dtype=X.dtype), np.array(width, dtype=X.dtype))
+
+    def ramps(self, X: np.ndarray) -> np.ndarray:
+        result = X[:, self.column]
+        result -= self.start
+        return np.clip(result, 0, self.width, out=result)
+
+
+class Columns(NamedTuple):
+    """From raw rows ``(n, p)`` to what a measure multiplies with its parameters, ``(n, m)``."""
+
+    scaling: Scaling
+    knots: Knots | None = None
+
+    @classmethod
+    def plain(cls, X: Array, weight: np.ndarray | None = None, *, standardise: bool = True) -> Self:
+        return cls(Scaling.of(X, weight) if standardise else Scaling.none(X))
+
+    @classmethod
+    def unfolded(cls, X: Array, weight: np.ndarray | None = None) -> Self | None:
+        """Each column and its ramps; None where there is nothing to unfold (two values a column) or it is too large."""
+        knots = None if sparse.issparse(X) else Knots.of(X, weight)
+        return None if knots is None else cls(Scaling.of(np.hstack([X, knots.ramps(X)]), weight), knots)
+
+    @property
+    def name(self) -> str:
+        return "plain" if self.knots is None else "unfolded"
+
+    def apply(self, X: Array) -> tuple[Array, np.ndarray | None]:
+        return self.scaling.apply(X if self.knots is None else np.hstack([X, self.knots.ramps(X)]))

@@ -1,0 +1,135 @@
+"""Many candidates trained at once, and the choice among them on training rows only."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tightset.arrays import Array, as_array, to_numpy
+from tightset.icp import significance, threshold
+from tightset.inefficiency import SIZE, Inefficiency
+from tightset.measures import Linear
+from tightset.objective import Penalised
+from tightset.optimise import Adam, GradientDescent, minimise
+from tightset.rows import Rows
+from tightset.surrogate import Surrogate
+
+__all__ = ["OPTIMISERS", "SELECTIONS", "Chosen", "grid_search", "training_inefficiency"]
+
+OPTIMISERS = {"gradient-descent": GradientDescent, "adam": Adam}
+SELECTIONS = ("inefficiency", "loss")
+
+Progress = Callable[[int, int], None]
+
+
+class Chosen(NamedTuple):
+    """The measure that was taken, ``theta (m, C)``, the table it was chosen from, and the loss traces if kept."""
+
+    theta: np.ndarray
+    table: dict[str, np.ndarray]
+    trace: np.ndarray | None
+
+
+def grid_search(
+    X: Array,
+    y: np.ndarray,
+    n_classes: int,
+    *,
+    confidences: Sequence[Any],
+    penalties: Iterable[float],
+    sharpnesses: Iterable[float],
+    learning_rates: Iterable[float],
+    sample_weight: np.ndarray | None = None,
+    centre: np.ndarray | None = None,
+    f: Inefficiency = SIZE,
+    form: str = "-1/L",
+    optimiser: str = "gradient-descent",
+    selection: str = "inefficiency",
+    max_iter: int = 1000,
+    tol: float = 1e-7,
+    dtype: Any = np.float32,
+    device: str | None = None,
+    keep_trace: bool = False,
+    n_jobs: int | None = None,
+    callback: Progress | None = None,
+) -> list[Chosen]:
+    """The search of the paper: all (level, lambda, gamma, eta) as one batched descent from zeros.
+
+    Taken for each level is the candidate with the smallest inefficiency of the training ICP (``selection =
+    "inefficiency"``) or the one with the smallest loss; never one that failed; the first of the grid among equals.
+
+    Conventions
+    -----------
+    X : (k, m) standardised, the last column constant 1; theta : (m, C) in float64.
+    The descent runs in ``dtype``, on NumPy or on the torch ``device``; choosing is done in float64.
+    """
+    grid = np.array(
+        list(itertools.product(range(len(confidences)), penalties, sharpnesses, learning_rates)), dtype=float
+    )
+    level = grid[:, 0].astype(int)
+    eps = np.array([float(significance(c)) for c in confidences])[level]
+    B = len(grid)
+    place = partial(as_array, dtype=dtype, device=device)
+    rows = Rows(place(X), y, place(sample_weight), scores_per_row=B * n_classes, n_jobs=n_jobs)
+    objective = Penalised(place(eps), place(grid[:, 1]), place(grid[:, 2]), f=f, form=form)
+    with rows:
+        solution = minimise(
+            Surrogate(rows, Linear(), objective, centre=place(centre)),
+            place(np.zeros((B, X.shape[1], n_classes))),
+            OPTIMISERS[optimiser](place(grid[:, 3])),
+            max_iter=max_iter,
+            tol=tol,
+            check_every=1 if device is None else 25,
+            keep_trace=keep_trace,
+            callback=callback,
+        )
+    theta = to_numpy(solution.theta).astype(np.float64)
+    found = []
+    for at, confidence in enumerate(confidences):
+        own = level == at
+        table = {
+            "confidence": np.full(own.sum(), float(confidence)),
+            "penalty": grid[own, 1],
+            "sharpness": grid[own, 2],
+            "learning_rate": grid[own, 3],
+            "loss": solution.loss[own],
+            "inefficiency": training_inefficiency(X, y, theta[own], confidence, f, sample_weight, centre),
+            "status": solution.status[own],
+            "n_iter": solution.n_iter[own],
+        }
+        criterion = np.where(table["status"] == "nonfinite", np.inf, table[selection])
+        best = int(np.argmin(criterion))
+        if not np.isfinite(criterion[best]):
+            raise FloatingPointError(
+                f"every candidate diverged at confidence {confidence}; try smaller learning rates or penalties"
+            )
+        chosen = {"chosen": np.arange(own.sum()) == best}
+        trace = None if solution.trace is None else solution.trace[:, own]
+        found.append(Chosen(theta[own][best], table | chosen, trace))
+    return found
+
+
+def training_inefficiency(
+    X: Array,
+    y: np.ndarray,
+    theta: np.ndarray,
+    confidence: Any,
+    f: Inefficiency = SIZE,
+    sample_weight: np.ndarray | None = None,
+    centre: np.ndarray | None = None,
+) -> np.ndarray:
+    """Mean ``f(size)`` of the training ICP, calibrated and applied on the training rows, of each candidate ``(B,)``."""
+    k = len(y)
+    result = np.empty(len(theta))
+    for b, candidate in enumerate(theta):
+        A = X @ candidate
+        if centre is not None:
+            A -= centre @ candidate[:-1]
+        q = threshold(A[np.arange(k), y], confidence, sample_weight)
+        size = np.sum(A >= q, axis=1)
+        result[b] = np.average(f(size.astype(float)), weights=sample_weight)
+    return result

@@ -1,0 +1,98 @@
+"""Trained measures on raw rows: one, or several combined into one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from tightset.arrays import Array
+from tightset.columns import Columns
+from tightset.measures import MEASURES
+from tightset.surrogate import centred
+
+__all__ = ["Ensemble", "LinearModel", "Member", "combine"]
+
+_CHUNK_ROWS = 512
+_STEEPNESS = 4.0  # of the sigmoids that members vote with
+
+
+class LinearModel(NamedTuple):
+    """A trained linear measure: ``A(x, y) = theta_[y] . (z, 1)`` with ``theta (m, C)``."""
+
+    columns: Columns
+    theta: np.ndarray
+
+    def scores(self, X: Array) -> np.ndarray:
+        def score(part: Array) -> np.ndarray:
+            Z, centre = self.columns.apply(part)
+            return np.asarray(Z @ centred(self.theta[None], centre)[0])
+
+        return _in_chunks(X, self.theta.shape[1], self.theta.dtype, score)
+
+
+class Member(NamedTuple):
+    """A measure by name, its parameters ``(m, D)``, and the threshold that it would have by itself."""
+
+    columns: Columns
+    measure: str
+    theta: np.ndarray
+    threshold: float
+
+    def scores(self, Z: Array, centre: np.ndarray | None) -> np.ndarray:
+        return np.asarray(MEASURES[self.measure].forward(Z, centred(self.theta[None], centre))[0][0])
+
+
+class Ensemble(NamedTuple):
+    """Measures that vote: ``mean_m sigma(4 (A_m - q_m))`` is the share of members, smoothed, that keep a label.
+
+    Scores are given on the log-odds scale of that share, where they do not saturate, so that labels far from every
+    threshold still differ and p-values at other levels stay useful. One member alone ranks as it does by itself.
+    """
+
+    members: list[Member]
+
+    def scores(self, X: Array) -> np.ndarray:
+        first = self.members[0]
+        C = MEASURES[first.measure].labels(first.theta.shape[1])
+
+        def score(part: Array) -> np.ndarray:
+            applied = {id(member.columns): member.columns.apply(part) for member in self.members}
+            return combine([m.scores(*applied[id(m.columns)]) - m.threshold for m in self.members])
+
+        return _in_chunks(X, C, first.theta.dtype, score)
+
+
+def combine(margins: list[np.ndarray]) -> np.ndarray:
+    """Log-odds of the mean of ``sigma(4 margin)``; a row of margins scores alike however many rows there are."""
+    if len(margins) == 1:
+        return _STEEPNESS * margins[0]
+    z = _STEEPNESS * np.stack(margins)
+    tail = np.log1p(np.exp(-np.abs(z)))
+    kept, left_out = -(np.maximum(-z, 0) + tail), -(np.maximum(z, 0) + tail)  # log sigma(z), log sigma(-z)
+    result: np.ndarray = _log_sum(kept) - _log_sum(left_out)
+    return result
+
+
+def _log_sum(x: np.ndarray) -> np.ndarray:
+    top = x.max(axis=0)
+    result: np.ndarray = top + np.log(np.exp(x - top).sum(axis=0))
+    return result
+
+
+def _in_chunks(X: Array, C: int, dtype: np.dtype, score: Callable[[Array], np.ndarray]) -> np.ndarray:
+    """Scores ``(n, C)``, in chunks of one shape: a row scores the same to the last bit, alone or among others."""
+    n = X.shape[0]
+    result = np.empty((n, C), dtype=dtype)
+    for start in range(0, n, _CHUNK_ROWS):
+        part = X[start : start + _CHUNK_ROWS]
+        rows = part.shape[0]
+        if rows < _CHUNK_ROWS and not sparse.issparse(part):
+            part = np.concatenate([part, np.zeros((_CHUNK_ROWS - rows, part.shape[1]), dtype=part.dtype)])
+        with np.errstate(over="ignore", invalid="ignore"):
+            result[start : start + rows] = score(part)[:rows]
+    if not np.isfinite(result).all():
+        raise ValueError("X has values too large to be scored; the scores are infinite or NaN")
+    return result

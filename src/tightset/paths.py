@@ -1,0 +1,220 @@
+"""Candidates: logistic regressions, and the paths that lead away from them towards smaller sets.
+
+A path follows one measure at one sharpness from the logistic coefficients, held to them more and more loosely; each
+step starts where the one before ended. Every step is a candidate, trained on all rows and on the rows of each fold.
+All of it is one batch: candidates and folds differ only in their parameters and weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from tightset.arrays import as_array, to_numpy
+from tightset.columns import Columns
+from tightset.inefficiency import Inefficiency
+from tightset.lbfgs import lbfgs
+from tightset.measures import MEASURES
+from tightset.objective import LogLoss, Profiled
+from tightset.optimise import Solution
+from tightset.progress import Progress
+from tightset.surrogate import Objective, Training
+from tightset.threads import Threads
+
+__all__ = ["SEARCHES", "Candidate", "Search", "View", "logistic_candidates", "path_candidates"]
+
+_LOGISTIC_ITERATIONS = 200
+_SCORES_PER_CHUNK = 2**20  # scores of the candidates that one thread trains together
+_SCORES_PER_DEVICE_CHUNK = 2**28
+_RESTART_NOISE = 0.3  # of the root mean square of the parameters
+
+
+@dataclass(frozen=True)
+class Search:
+    """What is tried. More of everything makes sets a little smaller, for a longer fit.
+
+    paths : (measure, gamma) pairs; pulls : how strongly each step is held to the logistic coefficients, in order;
+    max_iter : evaluations a step; folds : of the cross-validation that judges the candidates;
+    restarts : how often each path is followed again from a randomly displaced start;
+    strengths : the values of C of the logistic regressions, in order; both_columns : follow the paths on plain and on
+    unfolded columns, not only on the better ones.
+    """
+
+    paths: Sequence[tuple[str, float]]
+    pulls: Sequence[float] = (1.0, 0.1, 0.01, 1e-3, 1e-4)
+    max_iter: int = 80
+    folds: int = 5
+    restarts: int = 0
+    strengths: Sequence[float] = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
+    both_columns: bool = False
+
+
+_DEFAULT = (("two-matrix", 1.0), ("two-matrix", 2.0), ("two-matrix", 4.0), ("softmax", 4.0), ("linear", 1.0))
+SEARCHES = {
+    "fast": Search((("two-matrix", 1.0), ("two-matrix", 4.0))),
+    "default": Search(_DEFAULT),
+    "thorough": Search(
+        (*_DEFAULT, ("two-matrix", 8.0), ("softmax", 1.0)), max_iter=150, folds=10, restarts=2, both_columns=True
+    ),
+}
+
+
+class View(NamedTuple):
+    """Training rows as the measures see them, sorted by label, with the fold weights of every fit.
+
+    X : (k, m); weight : (folds + 1, k), zero on the rows that a fold leaves out; the last one has them all.
+    """
+
+    columns: Columns
+    X: Any
+    y: np.ndarray
+    n_classes: int
+    weight: np.ndarray
+    centre: np.ndarray | None
+    device: str | None
+
+    @classmethod
+    def of(
+        cls, columns: Columns, X: Any, y: np.ndarray, n_classes: int, weight: np.ndarray, device: str | None
+    ) -> Self:
+        Z, centre = columns.apply(X)
+        view = cls(columns, None, y, n_classes, weight, centre, device)
+        Z = view.place(Z)
+        # Column-major: the products with many parameters read it row by row of its transpose.
+        return view._replace(X=np.asfortranarray(Z) if isinstance(Z, np.ndarray) else Z)
+
+    def place(self, x: Any) -> Any:
+        return as_array(x, np.float32, self.device)
+
+    def training(
+        self, measure: str, objective: Objective, fits: np.ndarray, anchor: np.ndarray, pull: np.ndarray
+    ) -> Training:
+        """The losses of some fits, for `lbfgs`."""
+        weight, anchor, pull = (self.place(x) for x in (self.weight[fits], anchor, pull))
+        return Training(self.X, self.y, MEASURES[measure], objective, weight, anchor, pull, self.place(self.centre))
+
+
+class Candidate(NamedTuple):
+    """Parameters ``(folds + 1, m, D)`` of one measure: of each fold, and of all rows last."""
+
+    path: str
+    view: View
+    measure: str
+    theta: np.ndarray
+    sharpness: float
+    pull: float
+    n_iter: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.path}, pull {self.pull:.2g}, {self.view.columns.name} columns"
+
+
+def logistic_candidates(
+    views: Sequence[View], strengths: Sequence[float], *, threads: Threads, progress: Progress
+) -> list[list[Candidate]]:
+    """Logistic regressions on each view; ``pull = 1 / C`` in the notation of scikit-learn."""
+    progress.expect(2 * len(views) * len(strengths))
+    halves = [(view, fits) for view in views for fits in np.array_split(np.arange(len(view.weight)), 2)]
+    solved = list(threads.map(lambda half: _logistic_path(*half, strengths, threads, progress), halves))
+    return [
+        [
+            Candidate("logistic", view, "softmax", np.concatenate([one.theta, two.theta]), 1.0, 1 / C, one.n_iter.max())
+            for C, one, two in zip(strengths, *solved[2 * at : 2 * at + 2], strict=True)
+        ]
+        for at, view in enumerate(views)
+    ]
+
+
+def _logistic_path(
+    view: View, fits: np.ndarray, strengths: Sequence[float], threads: Threads, progress: Progress
+) -> list[Solution]:
+    """From the most to the least regularised; the intercept is free."""
+    start = np.zeros((len(fits), view.X.shape[1], view.n_classes))
+    held = np.ones((len(fits), view.X.shape[1], 1))
+    held[:, -1] = 0
+    held /= view.weight[fits].sum(axis=1)[:, None, None]
+    theta = view.place(start)
+    found = []
+    for C in strengths:
+        problem = view.training("softmax", LogLoss(), fits, start, held / C)
+        solution = lbfgs(problem, theta, max_iter=_LOGISTIC_ITERATIONS, callback=lambda *_: threads.check())
+        theta = solution.theta
+        found.append(solution._replace(theta=to_numpy(theta)))
+        progress.advance()
+    return found
+
+
+class _Run(NamedTuple):
+    measure: str
+    gamma: float
+    again: int
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.measure} gamma={self.gamma:g}" + (f" restart {self.again}" if self.again else "")
+
+
+def path_candidates(
+    start: Candidate,
+    search: Search,
+    eps: float,
+    f: Inefficiency,
+    *,
+    rng: np.random.Generator,
+    threads: Threads,
+    progress: Progress,
+) -> list[Candidate]:
+    """Every step of every path that leads away from one logistic regression."""
+    view = start.view
+    F, m, _ = start.theta.shape
+    steps = len(search.pulls)
+    runs = [
+        _Run(measure, gamma, again, int(rng.integers(2**62)))
+        for measure, gamma in search.paths
+        for again in range(search.restarts + 1)
+    ]
+    width = {run.measure: MEASURES[run.measure].start(start.theta[:1]).shape[2] for run in runs}
+    parameters = {run: np.empty((steps, F, m, width[run.measure]), dtype=np.float32) for run in runs}
+    n_iter = {run: np.zeros((steps, F), dtype=int) for run in runs}
+
+    def follow(pairs: list[tuple[_Run, int]]) -> None:
+        measure = pairs[0][0].measure
+        fits = np.array([fit for _, fit in pairs])
+        anchor = MEASURES[measure].start(start.theta[fits])
+        theta = view.place(anchor + np.stack([_displacement(run, anchor[0]) for run, _ in pairs]))
+        gamma = view.place(np.array([run.gamma for run, _ in pairs]))
+        objective = Profiled(view.place(np.full(len(pairs), eps)), gamma, f)
+        for step, pull in enumerate(search.pulls):
+            problem = view.training(measure, objective, fits, anchor, np.full((len(pairs), m, 1), pull))
+            solution = lbfgs(problem, theta, max_iter=search.max_iter, callback=lambda *_: threads.check())
+            theta = solution.theta
+            for (run, fit), found, took in zip(pairs, to_numpy(theta), solution.n_iter, strict=True):
+                parameters[run][step, fit], n_iter[run][step, fit] = found, took
+            progress.advance()
+
+    chunks = []
+    for measure, D in width.items():
+        pairs = [(run, fit) for run in runs if run.measure == measure for fit in range(F)]
+        size = max(1, (_SCORES_PER_CHUNK if view.device is None else _SCORES_PER_DEVICE_CHUNK) // (len(view.y) * D))
+        chunks += [pairs[at : at + size] for at in range(0, len(pairs), size)]
+    progress.expect(steps * len(chunks))
+    list(threads.map(follow, chunks))
+    return [
+        Candidate(run.name, view, run.measure, parameters[run][step], run.gamma, pull, int(n_iter[run][step].max()))
+        for run in runs
+        for step, pull in enumerate(search.pulls)
+    ]
+
+
+def _displacement(run: _Run, anchor: np.ndarray) -> np.ndarray:
+    """Nothing at first, random for a restart; the same for every fold, so that their scores can be pooled."""
+    if run.again == 0:
+        return np.zeros_like(anchor)
+    size = _RESTART_NOISE * np.sqrt(np.mean(anchor**2))
+    noise = np.random.default_rng(run.seed).standard_normal(anchor.shape)
+    return np.asarray(size * noise)

@@ -1,0 +1,83 @@
+"""Work spread over threads, each with a single-threaded BLAS."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Self, TypeVar
+
+from joblib import effective_n_jobs
+from threadpoolctl import threadpool_info, threadpool_limits
+
+__all__ = ["StoppedError", "Threads"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class StoppedError(Exception):
+    """Raised inside a task whose result nobody waits for any more."""
+
+
+class Threads:
+    """A context in which `map` runs in ``n_jobs`` threads, by default as many as BLAS may use, at most ``at_most``."""
+
+    def __init__(self, n_jobs: int | None = None, *, at_most: int | None = None) -> None:
+        self._asked, self._at_most = n_jobs, at_most
+        self._pool: ThreadPoolExecutor | None = None
+        self._stop = threading.Event()
+
+    def __enter__(self) -> Self:
+        cores = _single_blas.enter()
+        self._stop.clear()
+        workers = cores if self._asked is None else effective_n_jobs(self._asked)
+        workers = workers if self._at_most is None else min(workers, self._at_most)
+        if workers > 1:
+            self._pool = ThreadPoolExecutor(workers)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stop.set()
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+            self._pool = None
+        _single_blas.leave()
+
+    def map(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+        """``function`` of every item, in order."""
+        return iter(map(function, items) if self._pool is None else self._pool.map(function, items))
+
+    def check(self) -> None:
+        """Called now and then by long tasks: ends them after an interrupt or an error elsewhere."""
+        if self._stop.is_set():
+            raise StoppedError
+
+
+class _SingleThreadedBlas:
+    """Holds BLAS to one thread while any fit of the process asks for it; the last one out restores it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._cores = 1
+
+    def enter(self) -> int:
+        """Returns how many threads BLAS may otherwise use: what the user, or a parallel job, left for this process."""
+        with self._lock:
+            if self._users == 0:
+                self._cores = max(
+                    (lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"), default=1
+                )
+                self._limit = threadpool_limits(1, user_api="blas")
+            self._users += 1
+            return self._cores
+
+    def leave(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                self._limit.restore_original_limits()
+
+
+_single_blas = _SingleThreadedBlas()
