@@ -75,12 +75,12 @@ def test_data_commands(monkeypatch, capsys, raw_data, tmp_path):
 
 
 def test_paper_run_and_report(monkeypatch, capsys, raw_data, tmp_path):
-    from tightset.paper import experiments, runner
+    from tightset.paper import experiments
 
     monkeypatch.setattr(
         experiments, "plan", lambda *a, **k: [experiments.Experiment("wine", 0, "plain", "size", "", 0, 0.9)]
     )
-    monkeypatch.setattr(runner, "measure_errata", lambda *a: {"footnote_differs_in": 1, "digits_at_99": {}})
+    monkeypatch.setattr(experiments, "measure_errata", lambda *a: {"footnote_differs_in": 1, "digits_at_99": {}})
     out = tmp_path / "results"
     code, text, _ = run(monkeypatch, capsys, "paper", "run", "--out", str(out), "--data-dir", str(raw_data))
     assert (code, "1 rows in" in text) == (0, True)

@@ -17,7 +17,7 @@ from tightset.icp import rank
 from tightset.paper import runner
 from tightset.paper.baselines import Exchanged, Multinom
 from tightset.paper.datasets import DataError
-from tightset.paper.experiments import COLUMNS, LEVELS, Experiment, plan
+from tightset.paper.experiments import LEVELS, PAPER, Experiment, plan
 from tightset.paper.recipes import DATASETS
 from tightset.paper.report import write_report
 from tightset.paper.runner import ResultsError, read_rows, run
@@ -57,9 +57,9 @@ def test_rows_are_what_the_estimators_give(raw_data, tmp_path):
     from tightset import SCPOClassifier
     from tightset.paper.datasets import load
 
-    run(SMALL, tmp_path, data_dir=raw_data)
-    rows = read_rows(tmp_path / "rows.csv")
-    assert [tuple(row) for row in rows[:1]] == [COLUMNS]
+    run(PAPER, SMALL, tmp_path, data_dir=raw_data)
+    rows = read_rows(tmp_path / "rows.csv", PAPER.columns)
+    assert [tuple(row) for row in rows[:1]] == [PAPER.columns]
     assert len(rows) == len(SMALL)
     s = load("polish", 0, raw_data)
     clf = SCPOClassifier.paper(0.9, max_iter=20).fit(s.X_train, s.y_train, X_cal=s.X_cal, y_cal=s.y_cal)
@@ -74,11 +74,11 @@ def test_rows_are_what_the_estimators_give(raw_data, tmp_path):
     assert sessions[0]["data"]["mice"] == ["mice/Data_Cortex_Nuclear.csv"]
 
 
-def test_finished_rows_are_not_measured_again(raw_data, tmp_path, monkeypatch):
-    run(SMALL[:3], tmp_path, data_dir=raw_data)
+def test_finished_rows_are_not_measured_again(raw_data, tmp_path):
+    run(PAPER, SMALL[:3], tmp_path, data_dir=raw_data)
     before = (tmp_path / "rows.csv").read_bytes()
-    monkeypatch.setattr(runner, "Workshop", None)  # would be called for any row still to do
-    run(SMALL[:3], tmp_path, data_dir=raw_data)
+    nobody = PAPER._replace(workshop=None)  # would be called for any row still to do
+    run(nobody, SMALL[:3], tmp_path, data_dir=raw_data)
     assert (tmp_path / "rows.csv").read_bytes() == before
 
 
@@ -86,15 +86,15 @@ RUNNER = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from test_paper_experiments import SMALL
+from test_paper_experiments import PAPER, SMALL
 from tightset.paper.runner import run
-run(SMALL, Path(sys.argv[2]), data_dir=sys.argv[3])
+run(PAPER, SMALL, Path(sys.argv[2]), data_dir=sys.argv[3])
 """
 
 
 @pytest.mark.slow
 def test_killed_ten_times_the_results_are_those_of_an_undisturbed_run(raw_data, tmp_path):
-    run(SMALL, tmp_path / "calm", data_dir=raw_data)
+    run(PAPER, SMALL, tmp_path / "calm", data_dir=raw_data)
     rng = random.Random(0)
     out = tmp_path / "killed"
     command = [sys.executable, "-c", RUNNER, str(Path(__file__).parent), str(out), str(raw_data)]
@@ -102,9 +102,9 @@ def test_killed_ten_times_the_results_are_those_of_an_undisturbed_run(raw_data, 
     for _ in range(40):
         process = subprocess.Popen(command)
         # Wait until it measures (its imports take a second or two), then a random moment more.
-        lines = len(read_rows(out / "rows.csv"))
+        lines = len(read_rows(out / "rows.csv", PAPER.columns))
         waited = 0.0
-        while process.poll() is None and len(read_rows(out / "rows.csv")) == lines and waited < 60:
+        while process.poll() is None and len(read_rows(out / "rows.csv", PAPER.columns)) == lines and waited < 60:
             time.sleep(0.02)
             waited += 0.02
         time.sleep(rng.uniform(0, 0.15))
@@ -116,9 +116,9 @@ def test_killed_ten_times_the_results_are_those_of_an_undisturbed_run(raw_data, 
             file.write(b"polish,0,scpo,si"[: rng.randrange(16)] if kills % 2 else b"")
         if kills == 10:
             break
-        if len(read_rows(out / "rows.csv")) == len(SMALL):
+        if len(read_rows(out / "rows.csv", PAPER.columns)) == len(SMALL):
             (out / "rows.csv").unlink()  # finished too soon to be killed ten times: begin again
-    run(SMALL, out, data_dir=raw_data)
+    run(PAPER, SMALL, out, data_dir=raw_data)
     assert kills == 10
     assert (out / "rows.csv").read_bytes() == (tmp_path / "calm" / "rows.csv").read_bytes()
 
@@ -132,15 +132,15 @@ def test_a_damaged_raw_file_stops_the_run_and_keeps_its_rows(raw_data, tmp_path)
     path = data / "polish" / "3year.csv.gz"
     path.chmod(0o644)
     whole = path.read_bytes()
-    run(SMALL[:2], tmp_path / "out", data_dir=data)
+    run(PAPER, SMALL[:2], tmp_path / "out", data_dir=data)
     path.write_bytes(whole[:1000])
     with pytest.raises(DataError, match=r"3year\.csv\.gz has 1000 bytes, 2116118 expected"):
-        run(SMALL, tmp_path / "out", data_dir=data)
-    assert len(read_rows(tmp_path / "out" / "rows.csv")) == 2
+        run(PAPER, SMALL, tmp_path / "out", data_dir=data)
+    assert len(read_rows(tmp_path / "out" / "rows.csv", PAPER.columns)) == 2
 
 
 def test_a_full_disk_is_told_and_rows_survive(raw_data, tmp_path, monkeypatch):
-    run(SMALL[:2], tmp_path, data_dir=raw_data)
+    run(PAPER, SMALL[:2], tmp_path, data_dir=raw_data)
     before = (tmp_path / "rows.csv").read_bytes()
 
     def full(*args):
@@ -150,23 +150,23 @@ def test_a_full_disk_is_told_and_rows_survive(raw_data, tmp_path, monkeypatch):
     with pytest.raises(
         ResultsError, match=r"cannot be written: No space left on device; rows finished before are kept"
     ):
-        run(SMALL, tmp_path, data_dir=raw_data)
+        run(PAPER, SMALL, tmp_path, data_dir=raw_data)
     assert (tmp_path / "rows.csv").read_bytes() == before
 
 
 def test_results_of_another_device_or_version_are_not_mixed(tmp_path):
     (tmp_path / "run.json").write_text(json.dumps([{"device": "cuda"}]))
     with pytest.raises(ResultsError, match="holds rows measured on cuda; give another --out for the CPU"):
-        run([], tmp_path)
+        run(PAPER, [], tmp_path)
     (tmp_path / "rows.csv").write_text("a,b\n1,2\n")
     with pytest.raises(ResultsError, match="other columns"):
-        read_rows(tmp_path / "rows.csv")
+        read_rows(tmp_path / "rows.csv", PAPER.columns)
 
 
 def test_a_results_folder_that_is_a_file(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ResultsError, match=r"file cannot be written"):
-        run(SMALL, tmp_path / "file")
+        run(PAPER, SMALL, tmp_path / "file")
 
 
 def test_one_runner_a_folder(tmp_path):
@@ -175,26 +175,26 @@ def test_one_runner_a_folder(tmp_path):
     with (tmp_path / ".lock").open("w") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         with pytest.raises(ResultsError, match="another run is writing"):
-            run([], tmp_path)
+            run(PAPER, [], tmp_path)
 
 
 @pytest.mark.parametrize("content", ["", "{", "{}", "[1"])
 def test_a_log_that_cannot_be_read_is_begun_anew(content, raw_data, tmp_path):
     (tmp_path / "run.json").write_text(content)
     (tmp_path / "errata.json").write_text("{}")
-    run(SMALL[:1], tmp_path, data_dir=raw_data)
+    run(PAPER, SMALL[:1], tmp_path, data_dir=raw_data)
     assert json.loads((tmp_path / "run.json").read_text())[0]["rows"] == 1
 
 
 def test_a_header_of_another_version_is_refused(tmp_path):
     (tmp_path / "rows.csv").write_text("dataset,seed\n")
     with pytest.raises(ResultsError, match="other columns"):
-        read_rows(tmp_path / "rows.csv")
+        read_rows(tmp_path / "rows.csv", PAPER.columns)
 
 
 def test_a_device_that_does_not_exist_is_refused_before_anything_is_written(torch, tmp_path):
     with pytest.raises(ResultsError, match="device 'cudaa' cannot be used"):
-        run([], tmp_path, device="cudaa")
+        run(PAPER, [], tmp_path, device="cudaa")
     assert not (tmp_path / "rows.csv").exists()
 
 
@@ -214,7 +214,7 @@ def test_figures_are_drawn(tmp_path):
 
 
 def test_the_stored_results_reproduce_the_paper():
-    results = Results(read_rows(STORED / "rows.csv"))
+    results = Results(read_rows(STORED / "rows.csv", PAPER.columns))
     assert len(results.seeds) >= 5
     size, log = (main_table(results, f) for f in ("size", "log"))
     assert len(size) == len(log) == 35
@@ -228,8 +228,8 @@ def test_the_stored_results_reproduce_the_paper():
 
 def test_quick_results_make_a_page_that_says_what_is_missing(tmp_path):
     quick = set(plan(quick=True))
-    rows = [row for key, row in Results(read_rows(STORED / "rows.csv")).rows.items() if key in quick]
-    lines = [",".join(COLUMNS), *(",".join(row[name] for name in COLUMNS) for row in rows)]
+    rows = [row for key, row in Results(read_rows(STORED / "rows.csv", PAPER.columns)).rows.items() if key in quick]
+    lines = [",".join(PAPER.columns), *(",".join(row[name] for name in PAPER.columns) for row in rows)]
     (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n")
     for name in ("run.json", "errata.json"):
         (tmp_path / name).write_bytes((STORED / name).read_bytes())
@@ -297,7 +297,7 @@ def test_comparisons_over_splits():
 
 def test_best_forms_counts_each_set_once():
     def row(name, form, size):
-        keys = dict.fromkeys(COLUMNS, "") | {"inefficiency": str(size)}
+        keys = dict.fromkeys(PAPER.columns, "") | {"inefficiency": str(size)}
         return keys | Experiment(name, 0, "scpo", "size", form, 1000, 0.95)._asdict()
 
     rows = [row("a", "L", 2), row("a", "log L", 1), row("b", "L", 1), row("b", "log L", 3), row("c", "L", 0)]

@@ -222,7 +222,7 @@ def paper_run(
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from tightset.paper.experiments import plan
+    from tightset.paper.experiments import PAPER, plan
     from tightset.paper.recipes import DATASETS
     from tightset.paper.runner import run
 
@@ -249,7 +249,7 @@ def paper_run(
             title = f"{experiment.dataset} {experiment.method} {experiment.confidence:g}" if experiment else "done"
             bar.update(task, completed=share, done=done, rows=rows, left=left, description=title)
 
-        run(experiments, out, data_dir=data_dir, device=device, progress=progress)
+        run(PAPER, experiments, out, data_dir=data_dir, device=device, progress=progress)
     typer.echo(f"{len(experiments)} rows in {out / 'rows.csv'}; next: tightset paper report --results {out}")
 
 

@@ -39,8 +39,8 @@ class Search:
     paths : (measure, gamma) pairs; pulls : how strongly each step is held to the logistic coefficients, in order;
     max_iter : evaluations a step; folds : of the cross-validation that judges the candidates;
     restarts : how often each path is followed again from a randomly displaced start;
-    strengths : the values of C of the logistic regressions, in order; both_columns : follow the paths on plain and on
-    unfolded columns, not only on the better ones.
+    strengths : the values of C of the logistic regressions, in order; a tenth of each on unfolded columns, of which
+    there are many more; both_columns : follow the paths on plain and on unfolded columns, not only on the better ones.
     """
 
     paths: Sequence[tuple[str, float]]
@@ -48,7 +48,7 @@ class Search:
     max_iter: int = 80
     folds: int = 5
     restarts: int = 0
-    strengths: Sequence[float] = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
+    strengths: Sequence[float] = (0.01, 0.1, 1.0, 10.0, 100.0)
     both_columns: bool = False
 
 
@@ -118,12 +118,17 @@ def logistic_candidates(
 ) -> list[list[Candidate]]:
     """Logistic regressions on each view; ``pull = 1 / C`` in the notation of scikit-learn."""
     progress.expect(2 * len(views) * len(strengths))
-    halves = [(view, fits) for view in views for fits in np.array_split(np.arange(len(view.weight)), 2)]
-    solved = list(threads.map(lambda half: _logistic_path(*half, strengths, threads, progress), halves))
+    of_view = [[C / 10 if view.columns.knots is not None else C for C in strengths] for view in views]
+    halves = [
+        (view, fits, own)
+        for view, own in zip(views, of_view, strict=True)
+        for fits in np.array_split(np.arange(len(view.weight)), 2)
+    ]
+    solved = list(threads.map(lambda half: _logistic_path(*half, threads, progress), halves))
     return [
         [
             Candidate("logistic", view, "softmax", np.concatenate([one.theta, two.theta]), 1.0, 1 / C, one.n_iter.max())
-            for C, one, two in zip(strengths, *solved[2 * at : 2 * at + 2], strict=True)
+            for C, one, two in zip(of_view[at], solved[2 * at], solved[2 * at + 1], strict=True)
         ]
         for at, view in enumerate(views)
     ]

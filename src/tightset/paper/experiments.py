@@ -18,10 +18,12 @@ from tightset.inefficiency import as_inefficiency
 from tightset.metrics import sign_test
 from tightset.paper.baselines import Exchanged, Multinom
 from tightset.paper.datasets import load
+from tightset.paper.errata import measure_errata
 from tightset.paper.recipes import DATASETS
+from tightset.paper.runner import Study
 from tightset.scpo import SCPOClassifier
 
-__all__ = ["AS_IS", "BINARY", "COLUMNS", "COSTS", "LEVELS", "OTHER_STEPS", "STEPS", "Experiment", "Workshop", "plan"]
+__all__ = ["AS_IS", "BINARY", "LEVELS", "OTHER_STEPS", "PAPER", "STEPS", "Experiment", "plan"]
 
 LEVELS = (0.8, 0.9, 0.95, 0.975, 0.99)
 BINARY = ("wine", "polish")
@@ -218,3 +220,15 @@ def _at_level(clf: SCPOClassifier, level: float) -> SCPOClassifier:
         fold._replace(models=[fold.models[at]], calibrations=[fold.calibrations[at]]) for fold in clf.folds_
     ]
     return alone
+
+
+def _cost(experiment: Experiment) -> float:
+    trains = experiment.method in {"scpo", "scpo-scaled"}  # the rest is fitted in moments, or there already
+    return COSTS[experiment.dataset] * (experiment.steps if trains else 20)
+
+
+def _errata(experiments: Iterable[Experiment], data_dir: str | Path | None) -> dict[str, Any]:
+    return measure_errata(list(dict.fromkeys(experiment.dataset for experiment in experiments)), data_dir)
+
+
+PAPER = Study(Experiment._fields, COLUMNS, Workshop, _cost, _errata)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from tightset.paper.experiments import plan
+from tightset.paper.experiments import PAPER, plan
 from tightset.paper.recipes import DATASETS
 from tightset.paper.runner import ResultsError, read_rows
 from tightset.paper.sections import (
@@ -34,7 +34,7 @@ def write_report(results_dir: Path, out: Path, *, other_devices: Iterable[Path] 
 
     ``other_devices`` are result folders of the same experiments elsewhere, for the times they took.
     """
-    rows = read_rows(results_dir / "rows.csv")
+    rows = read_rows(results_dir / "rows.csv", PAPER.columns)
     if not rows:
         raise ResultsError(f"{results_dir / 'rows.csv'} holds no results; run: tightset paper run --out {results_dir}")
     results = Results(rows)

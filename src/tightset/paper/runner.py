@@ -14,27 +14,39 @@ import os
 import platform
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 from tightset import __version__
 from tightset.paper.datasets import raw_files
-from tightset.paper.errata import measure_errata
-from tightset.paper.experiments import COLUMNS, COSTS, Experiment, Workshop
 
-__all__ = ["ResultsError", "read_json", "read_rows", "run"]
+__all__ = ["ResultsError", "Study", "read_json", "read_rows", "run"]
 
 
 class ResultsError(Exception):
     """Stored results cannot be read or written; the message says where and why."""
 
 
-def read_rows(path: Path) -> list[dict[str, str]]:
+class Study(NamedTuple):
+    """What is measured: an experiment is a named tuple that begins with (dataset, seed) and is the key of its row.
+
+    ``workshop(dataset, seed, data_dir, device)`` has a method ``measure(experiment)`` that returns the row; ``cost`` of
+    an experiment is in any unit; ``beside(experiments, data_dir)`` is measured once for the file ``errata.json``.
+    """
+
+    key: tuple[str, ...]
+    columns: tuple[str, ...]
+    workshop: Callable[..., Any]
+    cost: Callable[[Any], float]
+    beside: Callable[..., Any] | None = None
+
+
+def read_rows(path: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:
     """Finished rows of a results file. A last line that was cut off by a kill is no row."""
     try:
         text = path.read_text()
@@ -44,18 +56,19 @@ def read_rows(path: Path) -> list[dict[str, str]]:
         raise ResultsError(f"{path} cannot be read: {error.strerror}") from None
     reader = csv.DictReader(text[: text.rfind("\n") + 1].splitlines())
     rows = list(reader)
-    if reader.fieldnames is not None and tuple(reader.fieldnames) != COLUMNS:
+    if reader.fieldnames is not None and tuple(reader.fieldnames) != columns:
         raise ResultsError(f"{path} has other columns than this version writes; give another --out")
     return rows
 
 
 def run(
-    experiments: list[Experiment],
+    study: Study,
+    experiments: Sequence[Any],
     out: Path,
     *,
     data_dir: str | Path | None = None,
     device: str | None = None,
-    progress: Callable[[int, int, float, Experiment | None], None] | None = None,
+    progress: Callable[[int, int, float, Any], None] | None = None,
 ) -> None:
     """Measure every experiment that is not in ``out/rows.csv`` yet, and add it there.
 
@@ -65,32 +78,31 @@ def run(
     with _writing(out):
         out.mkdir(parents=True, exist_ok=True)
     with _locked(out):
-        done = {_key(row) for row in read_rows(path)}
-        todo = [experiment for experiment in experiments if _key(experiment._asdict()) not in done]
+        done = {_key(study, row) for row in read_rows(path, study.columns)}
+        todo = [experiment for experiment in experiments if _key(study, experiment._asdict()) not in done]
         data = {name: [file.path for file in raw_files(name, data_dir)] for name in dict.fromkeys(e[0] for e in todo)}
         log = Log(out / "run.json", device, data)
-        left, total = sum(map(_cost, todo)), sum(map(_cost, experiments))
+        left, total = sum(map(study.cost, todo)), sum(map(study.cost, experiments))
         workshop = None
         with _writing(path):
             file = path.open("r+b" if path.exists() else "w+b")
             file.truncate(path.read_bytes().rfind(b"\n") + 1)
             if file.seek(0, os.SEEK_END) == 0:
-                _append(file, COLUMNS)
+                _append(file, study.columns)
         with file:
             for at, experiment in enumerate(todo):
                 if progress is not None:
                     progress(len(experiments) - len(todo) + at, len(experiments), 1 - left / total, experiment)
                 if workshop is None or (workshop.dataset, workshop.seed) != experiment[:2]:
-                    workshop = Workshop(experiment.dataset, experiment.seed, data_dir, device)
+                    workshop = study.workshop(experiment.dataset, experiment.seed, data_dir, device)
                 row = workshop.measure(experiment)
                 with _writing(path):
-                    _append(file, [_plain(row[name]) for name in COLUMNS])
+                    _append(file, [_plain(row[name]) for name in study.columns])
                 log.add_row(experiment.seed)
-                left -= _cost(experiment)
-        if read_json(out / "errata.json") is None:
+                left -= study.cost(experiment)
+        if study.beside is not None and read_json(out / "errata.json") is None:
             with _writing(out / "errata.json"):
-                names = list(dict.fromkeys(experiment.dataset for experiment in experiments))
-                _write(out / "errata.json", measure_errata(names, data_dir))
+                _write(out / "errata.json", study.beside(experiments, data_dir))
     if progress is not None:
         progress(len(experiments), len(experiments), 1.0, None)
 
@@ -126,18 +138,13 @@ def read_json(path: Path) -> Any:
         return None
 
 
-def _key(row: dict[str, Any]) -> tuple[str, ...]:
-    return tuple(str(_plain(row[name])) for name in Experiment._fields)
+def _key(study: Study, row: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(str(_plain(row[name])) for name in study.key)
 
 
 def _plain(value: Any) -> Any:
     """A Python number, which is written as the shortest text that reads back the same."""
     return value.item() if isinstance(value, np.generic) else value
-
-
-def _cost(experiment: Experiment) -> float:
-    trains = experiment.method in {"scpo", "scpo-scaled"}  # the rest is fitted in moments, or there already
-    return COSTS[experiment.dataset] * (experiment.steps if trains else 20)
 
 
 def _append(file: BinaryIO, cells: Iterable[Any]) -> None:
