@@ -93,7 +93,7 @@ class Workshop:
     """One data set at one seed: parts and models, made when first needed and kept for the rows that follow."""
 
     def __init__(self, dataset: str, seed: int, data_dir: str | Path | None, device: str | None) -> None:
-        self.seed, self.device = seed, device
+        self.dataset, self.seed, self.device = dataset, seed, device
         self.split = load(dataset, seed, data_dir)
         self.classes = np.unique(self.split.y_train)
         self.X = np.concatenate([self.split.X_cal, self.split.X_test])
