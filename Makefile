@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench paper clean
+.PHONY: demo test lint bench paper efficiency clean
 
 demo: $(VENV)/installed
 	$(BIN)/tightset demo
@@ -23,6 +23,11 @@ bench: $(VENV)/installed
 paper: $(VENV)/installed
 	$(BIN)/tightset paper run --out results/paper
 	$(BIN)/tightset paper report --results results/paper --elsewhere results/paper-h200 --out docs/paper.md
+
+# Set sizes against tuned logistic regression (about an hour on 2 cores; raw data: tightset data fetch).
+efficiency: $(VENV)/installed
+	$(BIN)/tightset efficiency run --out results/efficiency
+	$(BIN)/tightset efficiency report --results results/efficiency --out docs/efficiency.md
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "tightset needs Python 3.11 or newer")'

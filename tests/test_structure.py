@@ -42,6 +42,7 @@ PAPER_ORDER = [
     "figures",
     "sections",
     "report",
+    "efficiency_report",
 ]
 
 

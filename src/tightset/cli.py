@@ -97,6 +97,10 @@ app.add_typer(data_app, name="data")
 
 paper_app = typer.Typer(no_args_is_help=True, help="The paper's experiments.\n\nExample: tightset paper run --quick")
 app.add_typer(paper_app, name="paper")
+efficiency_app = typer.Typer(
+    no_args_is_help=True, help="How small the sets are.\n\nExample: tightset efficiency run --dataset wine"
+)
+app.add_typer(efficiency_app, name="efficiency")
 
 DataDir = Annotated[
     Path | None,
@@ -219,37 +223,12 @@ def paper_run(
 
     Example: tightset paper run --quick --out quick
     """
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
     from tightset.paper.experiments import PAPER, plan
-    from tightset.paper.recipes import DATASETS
-    from tightset.paper.runner import run
 
-    unknown = set(dataset or []) - set(DATASETS)
-    if unknown:
-        raise typer.BadParameter(f"{unknown.pop()} is none of {', '.join(DATASETS)}", param_hint="--dataset")
-    experiments = plan(range(splits), dataset or DATASETS, quick=quick)
+    experiments = plan(range(splits), _known(dataset), quick=quick)
     if quick and (splits != 5 or not experiments):
         raise typer.BadParameter("takes one split of the sets that train in seconds; leave out --splits and --dataset")
-    columns = (
-        BarColumn(),
-        TextColumn("{task.fields[done]}/{task.fields[rows]} rows, {task.description}"),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[left]}"),
-    )
-    with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as bar:
-        task = bar.add_task("starting", total=1.0, done=0, rows=len(experiments), left="")
-        started: list[float] = []  # when, and at which share of the cost, this session began
-
-        def progress(done: int, rows: int, share: float, experiment: Any) -> None:
-            started.extend([time.monotonic(), share] if not started else [])
-            gone, gained = time.monotonic() - started[0], share - started[1]
-            left = f"about {gone / gained * (1 - share) / 60:.0f} min left" if gained > 0.01 else ""
-            title = f"{experiment.dataset} {experiment.method} {experiment.confidence:g}" if experiment else "done"
-            bar.update(task, completed=share, done=done, rows=rows, left=left, description=title)
-
-        run(PAPER, experiments, out, data_dir=data_dir, device=device, progress=progress)
+    _measure(PAPER, experiments, out, data_dir, device)
     typer.echo(f"{len(experiments)} rows in {out / 'rows.csv'}; next: tightset paper report --results {out}")
 
 
@@ -271,6 +250,80 @@ def paper_report(
 
     write_report(results, out, other_devices=elsewhere or (), figures=figures)
     typer.echo(f"written: {out}")
+
+
+@efficiency_app.command("run")
+def efficiency_run(
+    out: Annotated[Path, typer.Option(help="Folder of results; a run that was broken off goes on there.")] = Path(
+        "results/efficiency"
+    ),
+    splits: Annotated[int, typer.Option(min=1, help="Splits of the small sets; the larger have half as many.")] = 10,
+    dataset: Annotated[list[str] | None, typer.Option(help="Only this data set; may be repeated.")] = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Measure the default against tuned logistic regression; every finished row is kept.
+
+    Example: tightset efficiency run --dataset wine --splits 2 --out quick
+    """
+    from tightset.paper.efficiency import EFFICIENCY, plan
+
+    experiments = plan(range(splits), _known(dataset))
+    _measure(EFFICIENCY, experiments, out, data_dir, None)
+    typer.echo(f"{len(experiments)} rows in {out / 'rows.csv'}; next: tightset efficiency report --results {out}")
+
+
+@efficiency_app.command("report")
+def efficiency_report(
+    results: Annotated[Path, typer.Option(help="Folder of results of `tightset efficiency run`.")] = Path(
+        "results/efficiency"
+    ),
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("docs/efficiency.md"),
+    figures: Annotated[bool, typer.Option(help="Draw the figure (needs matplotlib).")] = True,
+) -> None:
+    """Write the page about set sizes from stored results.
+
+    Example: tightset efficiency report --results results/efficiency --out docs/efficiency.md
+    """
+    from tightset.paper.efficiency_report import write_efficiency
+
+    write_efficiency(results, out, figures=figures)
+    typer.echo(f"written: {out}")
+
+
+def _known(datasets: list[str] | None) -> list[str]:
+    from tightset.paper.recipes import DATASETS
+
+    unknown = set(datasets or []) - set(DATASETS)
+    if unknown:
+        raise typer.BadParameter(f"{unknown.pop()} is none of {', '.join(DATASETS)}", param_hint="--dataset")
+    return datasets or list(DATASETS)
+
+
+def _measure(study: Any, experiments: list[Any], out: Path, data_dir: Path | None, device: str | None) -> None:
+    """Run a study under a progress bar."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from tightset.paper.runner import run
+
+    columns = (
+        BarColumn(),
+        TextColumn("{task.fields[done]}/{task.fields[rows]} rows, {task.description}"),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[left]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task("starting", total=1.0, done=0, rows=len(experiments), left="")
+        started: list[float] = []  # when, and at which share of the cost, this session began
+
+        def progress(done: int, rows: int, share: float, experiment: Any) -> None:
+            started.extend([time.monotonic(), share] if not started else [])
+            gone, gained = time.monotonic() - started[0], share - started[1]
+            left = f"about {gone / gained * (1 - share) / 60:.0f} min left" if gained > 0.01 else ""
+            title = f"{experiment.dataset} {experiment.method} {experiment.confidence:g}" if experiment else "done"
+            bar.update(task, completed=share, done=done, rows=rows, left=left, description=title)
+
+        run(study, experiments, out, data_dir=data_dir, device=device, progress=progress)
 
 
 def main() -> None:

@@ -155,6 +155,7 @@ class Profiled:
     eps: Array
     gamma: Array
     f: Inefficiency = SIZE
+    tol: float = 1e-5
 
     def take(self, candidates: Array) -> Self:
         return replace(self, eps=self.eps[candidates], gamma=self.gamma[candidates])
@@ -162,7 +163,7 @@ class Profiled:
     def threshold(self, alphas: Array, weight: Array) -> Array:
         """``q (B,)`` for own-label scores ``(B, k)`` and weights ``(B, k)`` of sum 1.
 
-        Newton's method, kept in a bracket. It stops at a coverage error of 1e-5: the loss is corrected for what is
+        Newton's method, kept in a bracket. It stops at a coverage error of ``tol``: the loss is corrected for what is
         left to first order, which makes it as good as exact.
         """
         xp = namespace(alphas)
@@ -174,7 +175,7 @@ class Profiled:
         for _ in range(60):
             t = tanh_inplace((alphas - q[:, None]) * (self.gamma / 2)[:, None])
             excess = (xp.sum(weight * t, axis=1) - (1 - 2 * self.eps)) / 2
-            if bool(xp.all(xp.abs(excess) <= 1e-5)):
+            if bool(xp.all(xp.abs(excess) <= self.tol)):
                 break
             slope = self.gamma / 4 * (1 - xp.sum(weight * t * t, axis=1))
             low, high = xp.where(excess > 0, q, low), xp.where(excess < 0, q, high)

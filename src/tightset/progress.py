@@ -64,6 +64,10 @@ class Progress:
             TextColumn("{task.completed}/{task.total}"),
             TimeRemainingColumn(),
         )
-        self._bar = Bar(*columns, console=Console(file=sys.stderr), transient=True)
+        console = Console(file=sys.stderr)
+        if not console.is_terminal:
+            self._show = False  # in a file a bar is noise
+            return
+        self._bar = Bar(*columns, console=console, transient=True)
         self._task = self._bar.add_task(self._title, total=self._total)
         self._bar.start()

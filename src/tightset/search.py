@@ -5,7 +5,8 @@
 3. Every step of every path is judged on rows that its fold held out (`choice`).
 4. The best few are combined (`models.Ensemble`).
 5. Unless cross-validation says that the combination is smaller than plain logistic regression by more than a standard
-   error, plain logistic regression it is.
+   error, plain logistic regression it is. (Any gain will do where unfolded columns have a clearly better likelihood, to
+   which every row contributes, not only those near the threshold.)
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ _MEMBERS = 8
 _PER_PATH = 2
 _TOLERANCE = 0.03  # members are at most so much worse than the best
 _DOUBT = 1.0  # standard errors that the gain must exceed
+_CLEAR = 2.0  # standard errors by which a likelihood is clearly better
 
 
 class Verdict(NamedTuple):
@@ -57,6 +59,13 @@ class _Judged(NamedTuple):
     criterion: float
     error: float
     threshold: float  # of the model trained on all rows
+    likelihood: float  # mean held-out score of the own label: the log-likelihood of a logistic regression
+
+
+class _HeldOut(NamedTuple):
+    margins: np.ndarray  # (k, C)
+    own: np.ndarray  # (k,)
+    threshold: float
 
 
 def path_search(
@@ -110,9 +119,10 @@ def _search_level(
     progress: Progress,
 ) -> Found:
     def examine(candidate: Candidate) -> _Judged:
-        margins, threshold = _held_out(candidate, fold, judge)
-        curve = judge.curve(margins)
-        return _Judged(candidate, judge.criterion(curve), float(judge.resampled(curve).std()), threshold)
+        held = _held_out(candidate, fold, judge)
+        curve = judge.curve(held.margins)
+        error = float(judge.resampled(curve).std())
+        return _Judged(candidate, judge.criterion(curve), error, held.threshold, float(judge.weight @ held.own))
 
     by_columns = [list(threads.map(examine, candidates)) for candidates in logistic]
     best = [_best_of_row(judged) for judged in by_columns]
@@ -125,11 +135,12 @@ def _search_level(
         judged += threads.map(examine, found)
 
     members = _shortlist(judged)
-    together = combine([_held_out(one.candidate, fold, judge)[0] for one in members])
-    ours, theirs = judge.curve(together), judge.curve(_held_out(baseline.candidate, fold, judge)[0])
+    together = combine([_held_out(one.candidate, fold, judge).margins for one in members])
+    ours, theirs = judge.curve(together), judge.curve(_held_out(baseline.candidate, fold, judge).margins)
     error = float(np.std(judge.resampled(theirs) - judge.resampled(ours)))
     gain = judge.criterion(theirs) - judge.criterion(ours)
-    verdict = Verdict(judge.criterion(theirs), judge.criterion(ours), error, bool(gain > _DOUBT * error))
+    needed = 0.0 if best[-1] is min(best, key=_criterion) and _clearly_likelier(by_columns, fold, judge) else _DOUBT
+    verdict = Verdict(judge.criterion(theirs), judge.criterion(ours), error, bool(gain > needed * error))
     if not verdict.accepted:
         members = [baseline]
     model = Ensemble([_member(one) for one in members])
@@ -160,8 +171,18 @@ def _shortlist(judged: list[_Judged]) -> list[_Judged]:
     return chosen
 
 
-def _held_out(candidate: Candidate, fold: np.ndarray, judge: Judge) -> tuple[np.ndarray, float]:
-    """Margins ``A - q (k, C)`` of every row by the model that has not seen it, and ``q`` of the model of all rows.
+def _clearly_likelier(by_columns: list[list[_Judged]], fold: np.ndarray, judge: Judge) -> bool:
+    """Whether the last columns (the unfolded ones) give logistic regression a better likelihood than the first."""
+    if len(by_columns) < 2:
+        return False
+    plain, unfolded = (max(judged, key=lambda one: one.likelihood) for judged in by_columns)
+    gain = _held_out(unfolded.candidate, fold, judge).own - _held_out(plain.candidate, fold, judge).own
+    mean = judge.weight @ gain
+    return bool(mean > _CLEAR * np.sqrt(np.sum((judge.weight * (gain - mean)) ** 2)))
+
+
+def _held_out(candidate: Candidate, fold: np.ndarray, judge: Judge) -> _HeldOut:
+    """Margins ``A - q`` of every row by the model that has not seen it, and ``q`` of the model of all rows.
 
     Models of different folds differ in scale and offset. Taking off each model's own threshold, on the rows that it
     was trained on, makes their scores comparable. For new rows that threshold is too high, by as much as the
@@ -170,13 +191,15 @@ def _held_out(candidate: Candidate, fold: np.ndarray, judge: Judge) -> tuple[np.
     view = candidate.view
     theta = view.place(centred(candidate.theta, view.centre))
     margins = np.empty((len(fold), view.n_classes), dtype=np.float32)
+    own = np.empty(len(fold), dtype=np.float32)
     for fit in range(len(theta)):
         A = to_numpy(MEASURES[candidate.measure].forward(view.X, theta[fit : fit + 1])[0][0])
         held = fold == fit  # none for the last fit, which has all rows
-        q = judge.threshold(judge.own(A), ~held)
-        margins[held] = A[held] - q
+        own_now = judge.own(A)
+        q = judge.threshold(own_now, ~held)
+        margins[held], own[held] = A[held] - q, own_now[held]
     excess = judge.threshold(judge.own(margins))
-    return margins - np.float32(excess), q + excess
+    return _HeldOut(margins - np.float32(excess), own, q + excess)
 
 
 def _member(judged: _Judged) -> Member:

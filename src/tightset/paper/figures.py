@@ -9,7 +9,7 @@ import numpy as np
 
 from tightset.paper.summary import TOLERANCE, Cell
 
-__all__ = ["draw_agreement", "draw_regions"]
+__all__ = ["draw_agreement", "draw_ratios", "draw_regions"]
 
 
 def _figure(width: float, height: float) -> Any:
@@ -86,4 +86,19 @@ def draw_regions(path: Path) -> None:
     ]
     ax.legend(handles=handles, fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5), title="prediction set")
     ax.set(xlabel="flavanoids", ylabel="colour intensity", title="Linear conformity measure, 90 %")
+    figure.savefig(path, dpi=130)
+
+
+def draw_ratios(ratios: list[tuple[str, float, float]], path: Path) -> None:
+    """Ratio of SCPO's set size to the baseline's, one line a data set over the levels."""
+    figure = _figure(7, 3.6)
+    ax = figure.add_subplot()
+    levels = sorted({level for _, level, _ in ratios})
+    for name, marker in zip(dict.fromkeys(name for name, _, _ in ratios), "os^Dv*P", strict=False):
+        own = {level: ratio for other, level, ratio in ratios if other == name}
+        ax.plot([levels.index(level) for level in own], list(own.values()), marker=marker, ms=5, lw=1.2, label=name)
+    ax.axhline(1, color="0.5", lw=1)
+    ax.set_xticks(range(len(levels)), [f"{100 * level:g} %" for level in levels])
+    ax.set(xlabel="confidence", ylabel="set size / baseline's", ylim=(0, 1.1))
+    ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5))
     figure.savefig(path, dpi=130)
