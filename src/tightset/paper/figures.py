@@ -9,7 +9,7 @@ import numpy as np
 
 from tightset.paper.summary import TOLERANCE, Cell
 
-__all__ = ["draw_agreement", "draw_ratios", "draw_regions"]
+__all__ = ["draw_agreement", "draw_how_it_works", "draw_ratios", "draw_regions"]
 
 
 def _figure(width: float, height: float) -> Any:
@@ -101,4 +101,41 @@ def draw_ratios(ratios: list[tuple[str, float, float]], path: Path) -> None:
     ax.set_xticks(range(len(levels)), [f"{100 * level:g} %" for level in levels])
     ax.set(xlabel="confidence", ylabel="set size / baseline's", ylim=(0, 1.1))
     ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5))
+    figure.savefig(path, dpi=130)
+
+
+def draw_how_it_works(path: Path) -> None:
+    """Left, the smoothing of a set size; right, what a real search found on made-up data, path by path."""
+    from sklearn.datasets import make_classification
+
+    from tightset.scpo import SCPOClassifier
+
+    X, y = make_classification(
+        2000, 20, n_informative=10, n_redundant=2, n_classes=5, class_sep=0.7, flip_y=0.05, random_state=0
+    )
+    clf = SCPOClassifier(0.95, random_state=0, verbose=False).fit(X, y)
+    table = clf.selection_
+    figure = _figure(9, 3.4)
+    left, right = figure.subplots(1, 2, width_ratios=(1, 1.6))
+    A = np.linspace(-3, 3, 400)
+    left.step(A, A >= 0, where="post", color="k", lw=1.4, label="in the set or not")
+    for gamma, style in ((1, ":"), (2, "--"), (4, "-")):
+        left.plot(A, 1 / (1 + np.exp(-gamma * A)), style, color="C0", lw=1.3, label=rf"$\gamma$ = {gamma}")
+    left.set(xlabel="A(x, y) - q", ylabel="counts as", title="a label, made smooth")
+    left.legend(fontsize=8, loc="lower right")
+    plain = (table["columns"] == "plain") & (table["measure"] == "softmax") & (table["sharpness"] == 1)
+    names = np.array([name.split(", pull")[0] for name in table["candidate"]])
+    for path_name, marker in zip(dict.fromkeys(names[names != "logistic"]), "os^Dv*P", strict=False):
+        own = names == path_name
+        right.plot(table["pull"][own], table["criterion"][own], marker=marker, ms=4, lw=1, label=path_name)
+    right.axhline(table["criterion"][plain].min(), color="0.5", lw=1, label="best logistic regression, plain columns")
+    chosen = table["chosen"] & (names != "logistic")
+    right.plot(
+        table["pull"][chosen], table["criterion"][chosen], "o", ms=11, mfc="none", mec="k", mew=1, label="combined"
+    )
+    right.set(
+        xscale="log", xlabel="pull towards the start", ylabel="labels, held-out rows", title="every step is a candidate"
+    )
+    right.invert_xaxis()
+    right.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.01, 0.5))
     figure.savefig(path, dpi=130)
