@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 
@@ -22,8 +23,7 @@ def run(monkeypatch, capsys, *words):
 
 @pytest.fixture
 def short_training(monkeypatch):
-    paper = demo.SCPOClassifier.paper
-    monkeypatch.setattr(demo.SCPOClassifier, "paper", lambda *a, **k: paper(*a, **k, max_iter=50))
+    monkeypatch.setattr(demo, "SCPOClassifier", partial(demo.SCPOClassifier, search="fast", max_iter=10))
 
 
 def test_demo_shows_a_table_and_what_it_found(monkeypatch, capsys, short_training):

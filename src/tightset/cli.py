@@ -86,8 +86,8 @@ def demo(
         f"{'' if len(smaller) + len(larger) == len(rows) else ', and not clearly different at the others'}."
     )
     console.print(
-        "This is the paper's linear measure from a zero start; on easy data with many labels it can lose to "
-        "logistic regression.\nNext: tightset demo --seed 1, or in Python: from tightset import SCPOClassifier",
+        "Logistic regression is hard to beat on digits; docs/efficiency.md has seven harder data sets."
+        "\nNext: tightset demo --seed 1, or in Python: from tightset import SCPOClassifier",
         highlight=False,
     )
 

@@ -33,7 +33,7 @@ def compare_on_digits(confidences: list[float], *, seed: int = 0, verbose: bool 
     train, cal, test = np.split(np.random.default_rng(seed).permutation(len(y)), [len(y) // 2, 3 * len(y) // 4])
     predictors: list[Any] = [
         ConformalClassifier(confidence=confidences),
-        SCPOClassifier.paper(confidences, verbose=verbose),
+        SCPOClassifier(confidences, random_state=seed, verbose=verbose),
     ]
     rows, sizes = [], []
     for predictor in predictors:
