@@ -90,6 +90,27 @@ def test_few_rows_and_ties_are_survived():
     assert (judge.resampled(curve) == 2).all()
 
 
+def test_scores_that_are_not_finite_lose():
+    A, y = scores_of(2.0)
+    judge = judge_of(y)
+    A[3, 2] = np.nan
+    assert np.isinf(judge.criterion(judge.curve(A)))
+
+
+def test_few_rows_below_the_threshold_call_for_caution():
+    _, y = scores_of(1.0, k=300)
+    assert judge_of(y, eps=0.01).caution == pytest.approx(1 + 1 / 3)
+    assert judge_of(y, eps=0.2).caution < 1.02
+    assert np.isfinite(judge_of(y[:5], eps=0.001).caution)
+
+
+def test_quantiles_are_ranks_whatever_the_sum_of_weights_rounds_to():
+    for k in (10, 20, 30, 70, 110, 130):
+        own = np.arange(k, dtype=float)
+        judge = judge_of(np.zeros(k, dtype=int), eps=0.1)
+        assert judge.threshold(own) == k // 10 - 1
+
+
 def test_folds_are_even_random_and_stratified():
     y = np.repeat([0, 1, 2], [50, 30, 4])
     folds = [fold_of_rows(y, 5, np.random.default_rng(seed)) for seed in (0, 0, 1)]

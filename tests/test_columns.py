@@ -67,6 +67,17 @@ def test_unfolded_columns_are_standardised_and_outliers_bounded():
     np.testing.assert_array_equal(Z[:, -1], 1)
 
 
+def test_huge_and_tiny_values_are_scaled_alike():
+    for size in (1e-200, 1.0, 1e200):
+        Z = Columns.plain(size * X[:, :2]).apply(size * X[:, :2])[0]
+        np.testing.assert_allclose(Z, Columns.plain(X[:, :2]).apply(X[:, :2])[0], rtol=1e-9)
+
+
+def test_columns_as_they_are_stay_so_when_unfolded():
+    view = Columns.unfolded(X, standardise=False)
+    np.testing.assert_array_equal(view.apply(X)[0][:, :4], X)
+
+
 def ensemble(dtype=np.float64):
     plain, unfolded = Columns.plain(X.astype(dtype)), Columns.unfolded(X.astype(dtype))
     m, n = 5, 1 + 4 + 20

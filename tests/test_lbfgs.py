@@ -80,6 +80,24 @@ def test_trial_points_beyond_the_domain_are_stepped_back_from():
     assert Barrier()(found.theta)[1].item() == pytest.approx(0, abs=1e-3)
 
 
+def test_many_rejected_trials_in_a_row_are_not_convergence():
+    """A gradient of 1e6 in a valley a millionth wide: the first steps are all too long."""
+
+    class Narrow:
+        def __call__(self, theta):
+            scale = np.array([1e6, 1.0])
+            return (scale * (theta - 1) ** 2).sum(axis=1) + (theta[:, 0] - 1) ** 4 * 1e9, (
+                2 * scale * (theta - 1) + np.column_stack([4e9 * (theta[:, 0] - 1) ** 3, 0 * theta[:, 1]])
+            )
+
+        def take(self, candidates):
+            return self
+
+    found = lbfgs(Narrow(), np.array([[1.0 + 3e-1, -1.0]]), max_iter=200, tol=1e-9)
+    assert found.status[0] == "converged"
+    np.testing.assert_allclose(found.theta, 1, atol=1e-3)
+
+
 def test_the_limit_counts_and_the_start_is_not_changed():
     begin = np.full((1, 4), -1.2)
     found = lbfgs(Rosenbrock([1.0]), begin, max_iter=5)

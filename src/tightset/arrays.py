@@ -66,7 +66,10 @@ def as_array(x: Any, dtype: Any, device: str | None = None) -> Array:
         import torch
     except ImportError:
         raise ImportError(f'device={device!r} needs PyTorch: pip install "tightset[torch]"') from None
-    return torch.as_tensor(np.asarray(x, dtype=dtype), device=device)
+    try:
+        return torch.as_tensor(np.asarray(x, dtype=dtype), device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"device={device!r} cannot be used: {str(error).splitlines()[0]}") from None
 
 
 def to_numpy(x: Array) -> np.ndarray:

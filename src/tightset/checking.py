@@ -21,6 +21,7 @@ __all__ = [
     "check_groups",
     "check_labels",
     "check_weight",
+    "distinct_rows",
     "generator",
     "hash_uniform",
     "label_codes",
@@ -173,15 +174,17 @@ def stratified_split(
 
 def generator(random_state: Any) -> np.random.RandomState:
     """The generator that ``random_state`` stands for; None is a fresh one, never NumPy's global one."""
-    return np.random.RandomState() if random_state is None else check_random_state(random_state)
+    if random_state is None:
+        return np.random.RandomState()
+    try:
+        found: np.random.RandomState = check_random_state(random_state)
+    except ValueError as error:
+        raise ValueError(f"random_state cannot be used: {error}") from None
+    return found
 
 
 def distinct_rows(X: Any, y: np.ndarray, weight: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
-    """Which rows to keep so that none is there twice, in an order of their own, and the weights that they then have.
-
-    Copies of a row are one row of more weight: left apart they would fall into different folds, and a model would be
-    judged on rows that it has seen. The order does not depend on how the rows were given.
-    """
+    """Which rows to keep so that none is there twice, in an order of their own, and the weights that they then have."""
     if sparse.issparse(X):
         X = X.copy()
         X.sum_duplicates()

@@ -39,13 +39,18 @@ class Scaling(NamedTuple):
             present = sparse.csr_array((np.ones_like(X.data), X.indices, X.indptr), shape=X.shape)
             squares = sparse.csr_array(((X.data - centre[X.indices]) ** 2, X.indices, X.indptr), shape=X.shape)
             full = np.bincount(X.indices, minlength=X.shape[1]) == X.shape[0]
-            variance = w @ squares + np.where(full, 0, 1 - w @ present) * centre**2
+            deviation = np.sqrt(np.maximum(w @ squares + np.where(full, 0, 1 - w @ present) * centre**2, 0))
         else:
-            low, high = X.min(axis=0), X.max(axis=0)
-            variance = w @ np.square(X - centre)
+            low, high = (end.astype(np.float64) for end in (X.min(axis=0), X.max(axis=0)))
+            # Squares of very large or small numbers are not numbers any more.
+            reach = np.where(high > low, np.maximum(np.abs(high - centre), np.abs(low - centre)), 1.0)
+            deviation = np.sqrt(w @ np.square((X - centre) / reach)) * reach
+            # A column may vary only in rows of no weight; nothing may become larger than float32 can hold.
+            deviation = np.maximum(deviation, 1e-6 * reach)
         # What rounding alone can produce in a constant column is no spread.
-        spread = high - low > 16 * np.finfo(X.dtype).eps * np.maximum(np.abs(low), np.abs(high))
-        scale = np.where(spread, np.sqrt(np.maximum(variance, 0)), 1.0)
+        with np.errstate(over="ignore"):
+            spread = high - low > 16 * np.finfo(X.dtype).eps * np.maximum(np.abs(low), np.abs(high))
+        scale = np.where(spread, deviation, 1.0)
         return cls(centre.astype(X.dtype), scale.astype(X.dtype))
 
     @classmethod
@@ -126,10 +131,13 @@ class Columns(NamedTuple):
         return cls(Scaling.of(X, weight) if standardise else Scaling.none(X))
 
     @classmethod
-    def unfolded(cls, X: Array, weight: np.ndarray | None = None) -> Self | None:
+    def unfolded(cls, X: Array, weight: np.ndarray | None = None, *, standardise: bool = True) -> Self | None:
         """Each column and its ramps; None where there is nothing to unfold (two values a column) or it is too large."""
         knots = None if sparse.issparse(X) else Knots.of(X, weight)
-        return None if knots is None else cls(Scaling.of(np.hstack([X, knots.ramps(X)]), weight), knots)
+        if knots is None:
+            return None
+        wide = np.hstack([X, knots.ramps(X)])
+        return cls(Scaling.of(wide, weight) if standardise else Scaling.none(wide), knots)
 
     @property
     def name(self) -> str:

@@ -72,12 +72,12 @@ def lbfgs(
     active, current = np.arange(B), problem
 
     def evaluate(x: Array) -> tuple[Array, Array]:
-        with np.errstate(all="ignore"):  # a trial point may overflow; it is then stepped back from
-            loss, gradient = current(xp.reshape(x, (len(active), *shape)))
+        loss, gradient = current(xp.reshape(x, (len(active), *shape)))
         return loss, xp.reshape(gradient, x.shape)
 
     x = xp.reshape(xp.asarray(theta, copy=True), (B, -1))
-    loss, gradient = evaluate(x)
+    with np.errstate(all="ignore"):
+        loss, gradient = evaluate(x)
     none = xp.zeros((B, memory, x.shape[1]), dtype=x.dtype, device=x.device)
     size = xp.sum(xp.abs(gradient), axis=1)
     state = _State(
@@ -108,8 +108,9 @@ def lbfgs(
                 break
             active, state, failed = active[keep], state.take(keep), failed[keep]
             current = problem.take(active)
-        trial = state.x + state.length[:, None] * state.direction
-        state = _advance(state, trial, *evaluate(trial), tol)
+        with np.errstate(all="ignore"):  # a trial point may overflow; it is then stepped back from
+            trial = state.x + state.length[:, None] * state.direction
+            state = _advance(state, trial, *evaluate(trial), tol)
         if callback is not None:
             callback(iteration, len(active))
     return Solution(found, loss_of, status, n_iter, None)
@@ -118,11 +119,10 @@ def lbfgs(
 def _advance(old: _State, trial: Array, loss: Array, gradient: Array, tol: float) -> _State:
     """Take the trial point and turn, or stay and shorten the step. The memory of pairs is written in place."""
     xp = namespace(trial)
-    with np.errstate(all="ignore"):
-        rounding = 4 * xp.finfo(loss.dtype).eps * xp.abs(old.loss)
-        good = loss <= old.loss + _SUFFICIENT * old.length * old.slope + rounding
-        # the minimum of the parabola through both losses and the slope, kept between a tenth and a half
-        parabola = -old.slope * old.length / (2 * ((loss - old.loss) / old.length - old.slope))
+    rounding = 4 * xp.finfo(loss.dtype).eps * xp.abs(old.loss)
+    good = loss <= old.loss + _SUFFICIENT * old.length * old.slope + rounding
+    # the minimum of the parabola through both losses and the slope, kept between a tenth and a half
+    parabola = -old.slope * old.length / (2 * ((loss - old.loss) / old.length - old.slope))
     shorter = xp.where(xp.isfinite(parabola), parabola, old.length / 10)
     shorter = xp.minimum(xp.maximum(shorter, old.length / 10), old.length / 2)
     pick = good[:, None]
@@ -141,7 +141,10 @@ def _advance(old: _State, trial: Array, loss: Array, gradient: Array, tol: float
     downhill = slope < 0
     direction = xp.where(downhill[:, None], direction, -g)
     slope = xp.where(downhill, slope, -_dot(g, g))
-    stall = old.loss - xp.where(good, loss, old.loss) <= tol * xp.abs(old.loss)
+    # A step that gained next to nothing, or a rejected one that could not have gained more.
+    little = tol * xp.abs(old.loss)
+    stalled = xp.where(good, old.loss - loss <= little, -old.length * old.slope <= little)
+    stalls = xp.where(stalled, old.stalls + 1, xp.where(good, xp.zeros_like(old.stalls), old.stalls))
     return _State(
         x,
         xp.where(good, loss, old.loss),
@@ -152,7 +155,7 @@ def _advance(old: _State, trial: Array, loss: Array, gradient: Array, tol: float
         S=old.S,
         Y=old.Y,
         pairs=pairs,
-        stalls=xp.where(stall, old.stalls + 1, xp.zeros_like(old.stalls)),
+        stalls=stalls,
     )
 
 

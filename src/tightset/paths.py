@@ -29,6 +29,7 @@ __all__ = ["SEARCHES", "Candidate", "Search", "View", "logistic_candidates", "pa
 _LOGISTIC_ITERATIONS = 200
 _SCORES_PER_CHUNK = 2**20  # scores of the candidates that one thread trains together
 _SCORES_PER_DEVICE_CHUNK = 2**28
+_PARAMETERS_PER_CHUNK = 2**20  # L-BFGS keeps twenty times as many
 _RESTART_NOISE = 0.3  # of the root mean square of the parameters
 
 
@@ -50,6 +51,37 @@ class Search:
     restarts: int = 0
     strengths: Sequence[float] = (0.01, 0.1, 1.0, 10.0, 100.0)
     both_columns: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("paths", "pulls", "strengths"):
+            if not isinstance(getattr(self, name), (tuple, list)):
+                raise ValueError(f"{name} must be a tuple or a list; got {getattr(self, name)!r}")  # noqa: TRY004
+        for at in self.paths:
+            if not (
+                isinstance(at, (tuple, list))
+                and len(at) == 2
+                and isinstance(at[0], str)
+                and at[0] in MEASURES
+                and _positive(at[1])
+            ):
+                raise ValueError(
+                    f"paths must be pairs of a measure ({', '.join(map(repr, MEASURES))}) and a positive sharpness, "
+                    f"such as ('two-matrix', 2.0); got {at!r}"
+                )
+        for name in ("pulls", "strengths"):
+            values = getattr(self, name)
+            if len(values) == 0 or not all(map(_positive, values)):
+                raise ValueError(f"{name} must be positive numbers, at least one; got {values!r}")
+        for name, least in (("max_iter", 1), ("folds", 2), ("restarts", 0)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+                raise ValueError(f"{name} must be a whole number, at least {least}; got {value!r}")
+        if not isinstance(self.both_columns, bool):
+            raise ValueError(f"both_columns must be True or False; got {self.both_columns!r}")  # noqa: TRY004
+
+
+def _positive(value: object) -> bool:
+    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and bool(0 < value < np.inf)
 
 
 _DEFAULT = (("two-matrix", 1.0), ("two-matrix", 2.0), ("two-matrix", 4.0), ("softmax", 4.0), ("linear", 1.0))
@@ -127,7 +159,15 @@ def logistic_candidates(
     solved = list(threads.map(lambda half: _logistic_path(*half, threads, progress), halves))
     return [
         [
-            Candidate("logistic", view, "softmax", np.concatenate([one.theta, two.theta]), 1.0, 1 / C, one.n_iter.max())
+            Candidate(
+                "logistic",
+                view,
+                "softmax",
+                np.concatenate([one.theta, two.theta]),
+                1.0,
+                1 / C,
+                int(max(one.n_iter.max(), two.n_iter.max())),
+            )
             for C, one, two in zip(of_view[at], solved[2 * at], solved[2 * at + 1], strict=True)
         ]
         for at, view in enumerate(views)
@@ -190,8 +230,8 @@ def path_candidates(
     def follow(pairs: list[tuple[_Run, int]]) -> None:
         measure = pairs[0][0].measure
         fits = np.array([fit for _, fit in pairs])
-        anchor = MEASURES[measure].start(start.theta[fits])
-        theta = view.place(anchor + np.stack([_displacement(run, anchor[0]) for run, _ in pairs]))
+        anchor, whole = MEASURES[measure].start(start.theta[fits]), MEASURES[measure].start(start.theta[-1:])[0]
+        theta = view.place(anchor + np.stack([_displacement(run, whole) for run, _ in pairs]))
         gamma = view.place(np.array([run.gamma for run, _ in pairs]))
         objective = Profiled(view.place(np.full(len(pairs), eps)), gamma, f)
         for step, pull in enumerate(search.pulls):
@@ -205,7 +245,8 @@ def path_candidates(
     chunks = []
     for measure, D in width.items():
         pairs = [(run, fit) for run in runs if run.measure == measure for fit in range(F)]
-        size = max(1, (_SCORES_PER_CHUNK if view.device is None else _SCORES_PER_DEVICE_CHUNK) // (len(view.y) * D))
+        budget = _SCORES_PER_CHUNK if view.device is None else _SCORES_PER_DEVICE_CHUNK
+        size = max(1, min(budget // (len(view.y) * D), _PARAMETERS_PER_CHUNK // (m * D)))
         chunks += [pairs[at : at + size] for at in range(0, len(pairs), size)]
     progress.expect(steps * len(chunks))
     list(threads.map(follow, chunks))

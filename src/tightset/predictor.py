@@ -368,6 +368,8 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
     def _check_parameters(self) -> None:
         self.levels_ = tuple(self._levels(None)[0])
         as_inefficiency(self.inefficiency)
+        if not isinstance(self.label_conditional, (bool, np.bool_)):
+            raise ValueError(f"label_conditional must be True or False; got {self.label_conditional!r}")  # noqa: TRY004
 
     def _encode(self, X: Any, y: Any, name: str) -> np.ndarray:
         """Labels as indices of ``classes_``."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
+from scipy import sparse
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tightset.checking import distinct_rows, generator
@@ -18,10 +19,11 @@ from tightset.objective import FORMS
 from tightset.paths import SEARCHES, Search
 from tightset.predictor import ConformalPredictor
 from tightset.progress import Progress
-from tightset.search import path_search
+from tightset.search import Found, path_search
 
 __all__ = ["SCPOClassifier"]
 
+_FEW_ROWS = 50  # with fewer training rows cross-validation has nothing to say, and logistic regression is trained
 _GRID: dict[str, Any] = {
     "penalty": (10, 100, 500, 1000, 5000),
     "sharpness": (1, 2, 5, 10),
@@ -48,8 +50,10 @@ class SCPOClassifier(ConformalPredictor):
     inefficiency : ``"size"``, ``"log"`` (``log(1 + w)``), a power ``p`` (``w**p``) or a pair ``(f, f')``.
     search : ``"default"``; ``"fast"``, a few times faster, sets nearly as small; ``"thorough"``, a few times slower; a
         `tightset.Search` of your own; or ``"grid"``, the search of the paper.
-    measure : ``"linear"``, ``"softmax"`` or ``"two-matrix"``, to train only that one; by default those of the search.
+    measure : ``"linear"``, ``"softmax"`` or ``"two-matrix"``, to train only that one (beside logistic regression, the
+        baseline, which stays if nothing is gained); by default those of the search.
     unfold : also try each column unfolded into a piecewise linear function, and keep that if it makes sets smaller.
+        Not for the grid, nor for sparse rows or more columns than memory should hold.
     max_iter : steps at most: of each piece of a path (by default that of the search), or of the grid (1000).
     penalty, sharpness, learning_rate : for ``search="grid"``: numbers or sequences, lambda, gamma and eta of the paper;
         the grid is their product.
@@ -60,7 +64,8 @@ class SCPOClassifier(ConformalPredictor):
     tol : for the grid: a candidate whose largest step is below ``tol`` (relative) stops early.
     keep_trace : for the grid: keep the loss of every candidate at every step: ``traces_[fold][level]`` is an array
         ``(steps, candidates)``.
-    standardise : train on columns of mean 0 and deviation 1, by the training rows.
+    standardise : train on columns of mean 0 and deviation 1, by the training rows. Without it columns of very different
+        size make training slow and the sets larger.
     calibration_size : rows held aside, a fraction or a number. By default a quarter, and more (up to half) if the
         level needs more.
     label_conditional : make coverage hold for each label, not only on average.
@@ -70,6 +75,9 @@ class SCPOClassifier(ConformalPredictor):
     device : None for NumPy, or a PyTorch device such as ``"cuda"``.
     n_jobs : threads; by default as many as BLAS may use. The result does not depend on it.
     verbose : show a progress bar: True, False, or ``"auto"``: on a terminal, if it takes longer than a few seconds.
+
+    Sparse rows are scaled but not centred: a column that is full, and far from zero for its spread, loses precision (at
+    a mean of a million deviations); give such rows dense.
 
     Attributes
     ----------
@@ -156,6 +164,7 @@ class SCPOClassifier(ConformalPredictor):
 
     @property
     def selection_(self) -> dict[str, np.ndarray]:
+        check_is_fitted(self, "folds_")
         tables = [
             {"fold": np.full(len(found.table["chosen"]), at)} | found.table
             for at, fold in enumerate(self.folds_)
@@ -182,29 +191,43 @@ class SCPOClassifier(ConformalPredictor):
         True
         """
         check_is_fitted(self, "folds_")
-        if self.search == "grid":
-            chosen = self.selection_["chosen"].sum()
-            return f"The paper's grid was searched, which does not compare with a baseline; {chosen} chosen."
-        unit = "labels" if as_inefficiency(self.inefficiency).name == "size" else "mean inefficiency"
+        if not isinstance(self.folds_[0].record[0], Found):
+            return (
+                "The paper's grid was searched, which does not compare with a baseline; selection_ has what was chosen."
+            )
         lines = []
         for at, fold in enumerate(self.folds_):
             for level, found in zip(self.levels_, fold.record, strict=True):
                 where = f"At {100 * float(level):g} % confidence" + (f", fold {at}" if len(self.folds_) > 1 else "")
-                lines.append(f"{where}: {_sentence(found, unit)}")
+                lines.append(f"{where}: {_sentence(found)}")
+        if self.label_conditional or self.folds_[0].calibrations[0].by_group:
+            lines.append("These figures are for coverage on average over all rows; by label or group sets are larger.")
         return "\n".join(lines)
 
     # ---- training -----------------------------------------------------------------------------------------------
 
     def _check_rows(self, X: Any, *, reset: bool) -> Any:
-        return validate_data(self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32])
+        X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32])
+        if reset and self.device is not None and sparse.issparse(X):
+            raise ValueError(f"X is sparse, which device={self.device!r} cannot take: give a dense array or no device")
+        return X
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if not (isinstance(self.search, Search) or self.search in ("grid", *SEARCHES)):
+        for name in ("unfold", "standardise", "keep_trace"):
+            if not isinstance(getattr(self, name), (bool, np.bool_)):
+                raise ValueError(f"{name} must be True or False; got {getattr(self, name)!r}")
+        if not (
+            isinstance(self.verbose, (bool, int, np.bool_))
+            or (isinstance(self.verbose, str) and self.verbose == "auto")
+        ):
+            raise ValueError(f"verbose must be True, False or 'auto'; got {self.verbose!r}")
+        named = isinstance(self.search, str) and self.search in ("grid", *SEARCHES)
+        if not (named or isinstance(self.search, Search)):
             raise ValueError(
                 f"search must be one of {', '.join(map(repr, (*SEARCHES, 'grid')))} or a Search; got {self.search!r}"
             )
-        if self.measure is not None and self.measure not in MEASURES:
+        if self.measure is not None and not (isinstance(self.measure, str) and self.measure in MEASURES):
             raise ValueError(f"measure must be None or one of {', '.join(map(repr, MEASURES))}; got {self.measure!r}")
         if self.search == "grid":
             self._check_grid()
@@ -212,13 +235,11 @@ class SCPOClassifier(ConformalPredictor):
             for name in (*_GRID, "keep_trace"):
                 if name != "max_iter" and getattr(self, name) is not None and getattr(self, name) is not False:
                     raise ValueError(f"{name} belongs to search='grid'; with search={self.search!r} leave it out")
-        if self.max_iter is not None and (
-            isinstance(self.max_iter, bool) or not isinstance(self.max_iter, (int, np.integer)) or self.max_iter < 1
-        ):
+        if self.max_iter is not None and not (_whole(self.max_iter) and self.max_iter > 0):
             raise ValueError(f"max_iter must be None or a positive whole number; got {self.max_iter!r}")
         if self.device is not None and not isinstance(self.device, str):
             raise ValueError(f"device must be None or the name of a PyTorch device; got {self.device!r}")
-        if not (self.n_jobs is None or (isinstance(self.n_jobs, (int, np.integer)) and self.n_jobs != 0)):
+        if not (self.n_jobs is None or (_whole(self.n_jobs) and self.n_jobs != 0)):
             raise ValueError(f"n_jobs must be None or a whole number other than 0; got {self.n_jobs!r}")
 
     def _check_grid(self) -> None:
@@ -251,19 +272,22 @@ class SCPOClassifier(ConformalPredictor):
         return search if self.max_iter is None else replace(search, max_iter=self.max_iter)
 
     def _train(self, X: Any, y: np.ndarray, sample_weight: np.ndarray | None) -> tuple[list[Any], list[Any]]:
-        if sample_weight is not None:
-            sample_weight = sample_weight / sample_weight.max()  # only ratios matter, and sums must stay finite
+        if sample_weight is not None:  # only ratios matter, sums must stay finite, and float32 holds no ratio of 1e50
+            sample_weight = np.maximum(sample_weight / sample_weight.max(), 1e-12)
         levels = ", ".join(f"{100 * float(level):g} %" for level in self.levels_)
         with Progress(f"training for {levels}", show=self.verbose) as progress:
             if self.search == "grid":
                 return self._search_grid(X, y, sample_weight, progress)
-            rows, sample_weight = distinct_rows(X, y, sample_weight)
+            choose = len(y) >= _FEW_ROWS
+            if not choose:  # copies of a row and weights then train the same model to the last bit
+                rows, sample_weight = distinct_rows(X, y, sample_weight)
+                X, y = X[rows], y[rows]
             found = path_search(
-                X[rows],
-                y[rows],
+                X,
+                y,
                 len(self.classes_),
                 confidences=list(self.levels_),
-                search=self._path_settings(),
+                search=self._path_settings() if choose else None,
                 f=as_inefficiency(self.inefficiency),
                 sample_weight=sample_weight,
                 unfold=self.unfold,
@@ -314,22 +338,26 @@ class SCPOClassifier(ConformalPredictor):
         return model.scores(X)
 
 
-def _sentence(found: Any, unit: str) -> str:
+def _whole(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+def _sentence(found: Found) -> str:
     """What the verdict says, in a sentence or two."""
-    baseline, ours, error, accepted = found.verdict
-    gain = 1 - ours / baseline if baseline else 0.0
-    table = found.table
+    baseline, ours, error, accepted, unit = found.verdict
+    if not np.isfinite(baseline):
+        return f"fewer than {_FEW_ROWS} training rows are too few to choose by; logistic regression with C = 1 is used."
+    gain, error = ((baseline - ours) / abs(baseline), error / abs(baseline)) if baseline else (0.0, 0.0)
+    how = f"{100 * gain:.1f} % smaller" if gain >= 0.0005 else "no smaller"
     if not accepted:
-        best = f"{100 * gain:.1f} % smaller" if gain > 0 else f"{-100 * gain:.1f} % larger"
         return (
             f"nothing was gained for sure, so tuned logistic regression is used as it is ({baseline:.3g} {unit} on "
-            f"training rows held out; the best combination was {best}, with a standard error of "
-            f"{100 * error / baseline:.1f} %)."
+            f"training rows held out; the best combination was {how}, with a standard error of {100 * error:.1f} %)."
         )
-    members, tried = int(table["chosen"].sum()), len(table["chosen"])
+    members, tried = int(found.table["chosen"].sum()), len(found.table["chosen"])
     return (
         f"{ours:.3g} {unit} on training rows held out, against {baseline:.3g} of tuned logistic regression: "
-        f"{100 * gain:.1f} % smaller, with a standard error of {100 * error / baseline:.1f} %. "
+        f"{how}, with a standard error of {100 * error:.1f} %. "
         f"{members} of {tried} candidates {'were combined' if members > 1 else 'was chosen'} on those same rows, which "
         f"makes the figure a little too good."
     )

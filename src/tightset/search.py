@@ -5,8 +5,8 @@
 3. Every step of every path is judged on rows that its fold held out (`choice`).
 4. The best few are combined (`models.Ensemble`).
 5. Unless cross-validation says that the combination is smaller than plain logistic regression by more than a standard
-   error, plain logistic regression it is. (Any gain will do where unfolded columns have a clearly better likelihood, to
-   which every row contributes, not only those near the threshold.)
+   error, plain logistic regression it is. Likelihood has a say, since every row contributes to it and not only those near
+   the threshold: where there is no signal nothing is believed, and any gain where unfolded columns are clearly likelier.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ class Verdict(NamedTuple):
     ensemble: float
     error: float
     accepted: bool
+    unit: str = "labels a set"
 
 
 class Found(NamedTuple):
@@ -74,7 +75,7 @@ def path_search(
     n_classes: int,
     *,
     confidences: list[Any],
-    search: Search,
+    search: Search | None,
     f: Inefficiency = SIZE,
     sample_weight: np.ndarray | None = None,
     unfold: bool = True,
@@ -86,14 +87,17 @@ def path_search(
 ) -> list[Found]:
     """The model of each level, from raw training rows ``X (k, p)`` and labels ``y`` in ``0 ... n_classes - 1``.
 
-    A level's model does not depend on which others are asked for.
+    A level's model does not depend on which others are asked for. Without a search there is no choice: the model is
+    logistic regression with C = 1.
     """
     order = np.argsort(y, kind="stable")
     X, y = X[order], y[order]
     weight = None if sample_weight is None else sample_weight[order] / sample_weight.mean()
+    if search is None:
+        return _without_choice(X, y, n_classes, confidences, weight, standardise=standardise, progress=progress)
     fold = fold_of_rows(y, min(search.folds, len(y)), np.random.default_rng(seed))
     columns = [Columns.plain(X, weight, standardise=standardise)]
-    if unfold and (unfolded := Columns.unfolded(X, weight)) is not None:
+    if unfold and (unfolded := Columns.unfolded(X, weight, standardise=standardise)) is not None:
         columns.append(unfolded)
     fits = np.stack([*(fold != held for held in range(fold.max() + 1)), np.ones(len(y), dtype=bool)])
     views = [View.of(one, X, y, n_classes, fits if weight is None else fits * weight, device) for one in columns]
@@ -106,6 +110,25 @@ def path_search(
             judge = Judge(y, weight, float(eps), f, rng=rng)
             levels.append(_search_level(logistic, fold, judge, confidence, search, rng, threads, progress))
         return levels
+
+
+def _without_choice(
+    X: Any,
+    y: np.ndarray,
+    n_classes: int,
+    confidences: list[Any],
+    weight: np.ndarray | None,
+    *,
+    standardise: bool,
+    progress: Progress,
+) -> list[Found]:
+    fits = np.ones((2, len(y))) * (1.0 if weight is None else weight)
+    view = View.of(Columns.plain(X, weight, standardise=standardise), X, y, n_classes, fits, None)
+    with Threads(1) as threads:
+        ((only,),) = logistic_candidates([view], (1.0,), threads=threads, progress=progress)
+    unknown = Verdict(np.nan, np.nan, np.nan, accepted=False)
+    judged = _Judged(only, np.nan, np.nan, 0.0, np.nan)
+    return [Found(Ensemble([_member(judged)]), _table([judged], [judged], level), unknown) for level in confidences]
 
 
 def _search_level(
@@ -139,8 +162,11 @@ def _search_level(
     ours, theirs = judge.curve(together), judge.curve(_held_out(baseline.candidate, fold, judge).margins)
     error = float(np.std(judge.resampled(theirs) - judge.resampled(ours)))
     gain = judge.criterion(theirs) - judge.criterion(ours)
-    needed = 0.0 if best[-1] is min(best, key=_criterion) and _clearly_likelier(by_columns, fold, judge) else _DOUBT
-    verdict = Verdict(judge.criterion(theirs), judge.criterion(ours), error, bool(gain > needed * error))
+    needed = _doubt(by_columns, fold, judge, unfolded=best[-1] is min(best, key=_criterion))
+    unit = "labels a set" if judge.f.name == "size" else f"of mean inefficiency ({judge.f.name})"
+    verdict = Verdict(
+        judge.criterion(theirs), judge.criterion(ours), error, bool(gain > needed * max(error, 1e-12)), unit
+    )
     if not verdict.accepted:
         members = [baseline]
     model = Ensemble([_member(one) for one in members])
@@ -163,7 +189,8 @@ def _shortlist(judged: list[_Judged]) -> list[_Judged]:
     ranked = sorted(judged, key=_criterion)
     chosen: list[_Judged] = []
     for one in ranked:
-        if one.criterion > ranked[0].criterion * (1 + _TOLERANCE) or len(chosen) == _MEMBERS:
+        worst = ranked[0].criterion + _TOLERANCE * abs(ranked[0].criterion)
+        if one.criterion > worst or len(chosen) == _MEMBERS:
             break
         path = (one.candidate.view.columns.name, one.candidate.path)
         if sum((other.candidate.view.columns.name, other.candidate.path) == path for other in chosen) < _PER_PATH:
@@ -171,14 +198,30 @@ def _shortlist(judged: list[_Judged]) -> list[_Judged]:
     return chosen
 
 
-def _clearly_likelier(by_columns: list[list[_Judged]], fold: np.ndarray, judge: Judge) -> bool:
-    """Whether the last columns (the unfolded ones) give logistic regression a better likelihood than the first."""
-    if len(by_columns) < 2:
-        return False
-    plain, unfolded = (max(judged, key=lambda one: one.likelihood) for judged in by_columns)
-    gain = _held_out(unfolded.candidate, fold, judge).own - _held_out(plain.candidate, fold, judge).own
-    mean = judge.weight @ gain
-    return bool(mean > _CLEAR * np.sqrt(np.sum((judge.weight * (gain - mean)) ** 2)))
+def _doubt(by_columns: list[list[_Judged]], fold: np.ndarray, judge: Judge, *, unfolded: bool) -> float:
+    """How many standard errors the gain must exceed.
+
+    Infinitely many if logistic regression is not clearly likelier than the mere frequencies of the labels: on noise
+    there is nothing to gain, and the luckiest of many candidates seems to. None if unfolded columns are clearly
+    likelier than plain ones (and the paths start there).
+    """
+    frequencies = np.empty(len(fold))
+    for held in range(fold.max() + 1):
+        seen = np.bincount(judge.y, judge.weight * (fold != held)) / judge.weight[fold != held].sum()
+        frequencies[fold == held] = np.log(np.maximum(seen, 1e-12))[judge.y[fold == held]]
+    likeliest = [max(judged, key=lambda one: one.likelihood) for judged in by_columns]
+    own = [_held_out(one.candidate, fold, judge).own for one in likeliest]
+    if not any(_clearly_positive(ours - frequencies, judge.weight) for ours in own):
+        return np.inf
+    if unfolded and len(own) > 1 and all(_clearly_positive(own[-1] - other, judge.weight) for other in own[:-1]):
+        return 0.0
+    return float(_DOUBT * judge.caution)
+
+
+def _clearly_positive(x: np.ndarray, weight: np.ndarray) -> bool:
+    """Whether the mean is above nothing by more than its standard error allows for."""
+    mean = weight @ x
+    return bool(mean > _CLEAR * np.sqrt(np.sum((weight * (x - mean)) ** 2)))
 
 
 def _held_out(candidate: Candidate, fold: np.ndarray, judge: Judge) -> _HeldOut:

@@ -29,9 +29,10 @@ class Threads:
         self._stop = threading.Event()
 
     def __enter__(self) -> Self:
+        asked = None if self._asked is None else effective_n_jobs(self._asked)
         cores = _single_blas.enter()
         self._stop.clear()
-        workers = cores if self._asked is None else effective_n_jobs(self._asked)
+        workers = cores if asked is None else asked
         workers = workers if self._at_most is None else min(workers, self._at_most)
         if workers > 1:
             self._pool = ThreadPoolExecutor(workers)
