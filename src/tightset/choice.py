@@ -22,7 +22,7 @@ _RESAMPLES = 100
 
 
 class Curve(NamedTuple):
-    """At thresholds around the one asked for, ``(k, J)``: a row's inefficiency, and whether its own score is not above."""
+    """At thresholds around the one asked for, ``(k, J)``: a row's inefficiency, and whether its own score is below."""
 
     inefficiency: np.ndarray
     below: np.ndarray
@@ -33,8 +33,8 @@ class Judge:
 
     At one threshold the figure is noisy: few rows lie near it, and at 99 % it hangs on a handful. So it is averaged
     over thresholds, each weighted by the probability that the ``eps``-quantile of ``k`` rows falls on it: the share of
-    rows at or below it is normal around ``F`` with deviation ``sqrt(eps (1 - eps) / k)``. Resampled rows move ``F``, and
-    with it the weights, so the bootstrap accounts for the noise of the threshold too.
+    rows at or below it is normal around ``F`` with deviation ``sqrt(eps (1 - eps) / k)``. Resampled rows move ``F``,
+    and with it the weights, so the bootstrap accounts for the noise of the threshold too.
 
     >>> scores = np.array([[2.0, 0.0], [1.0, 0.5], [0.0, 3.0], [0.2, 0.1]])
     >>> judge = Judge(np.array([0, 0, 1, 0]), None, 0.2, rng=np.random.default_rng(0))

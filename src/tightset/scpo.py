@@ -216,11 +216,8 @@ class SCPOClassifier(ConformalPredictor):
         super()._check_parameters()
         for name in ("unfold", "standardise", "keep_trace"):
             if not isinstance(getattr(self, name), (bool, np.bool_)):
-                raise ValueError(f"{name} must be True or False; got {getattr(self, name)!r}")
-        if not (
-            isinstance(self.verbose, (bool, int, np.bool_))
-            or (isinstance(self.verbose, str) and self.verbose == "auto")
-        ):
+                raise ValueError(f"{name} must be True or False; got {getattr(self, name)!r}")  # noqa: TRY004
+        if not (isinstance(self.verbose, (bool, int, np.bool_)) or str(self.verbose) == "auto"):
             raise ValueError(f"verbose must be True, False or 'auto'; got {self.verbose!r}")
         named = isinstance(self.search, str) and self.search in ("grid", *SEARCHES)
         if not (named or isinstance(self.search, Search)):

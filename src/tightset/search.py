@@ -5,8 +5,8 @@
 3. Every step of every path is judged on rows that its fold held out (`choice`).
 4. The best few are combined (`models.Ensemble`).
 5. Unless cross-validation says that the combination is smaller than plain logistic regression by more than a standard
-   error, plain logistic regression it is. Likelihood has a say, since every row contributes to it and not only those near
-   the threshold: where there is no signal nothing is believed, and any gain where unfolded columns are clearly likelier.
+   error, plain logistic regression it is. Likelihood has a say, since every row contributes to it and not only those
+   near the threshold: without signal nothing is believed, and any gain where unfolded columns are clearly likelier.
 """
 
 from __future__ import annotations
