@@ -50,9 +50,9 @@ def test_nothing_to_unfold_or_too_much():
 
 
 def test_wide_arrays_get_fewer_pieces_or_none(monkeypatch):
-    monkeypatch.setattr(columns, "_LARGEST", 500 * 4 * 6)
+    monkeypatch.setattr(columns, "_LARGEST", 500 * (4 + 2 * 5))
     assert (Knots.of(X).column == 0).sum() == 5
-    monkeypatch.setattr(columns, "_LARGEST", 500 * 4 * 3)
+    monkeypatch.setattr(columns, "_LARGEST", 500 * (4 + 2 * 2))
     assert Knots.of(X) is None
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tightset.paper.efficiency import EFFICIENCY, METHODS, SMALL, Comparison, plan
-from tightset.paper.efficiency_report import Cell, _cells, _key, _mean_ratio, write_efficiency
+from tightset.paper.efficiency_report import Cell, _cells, _key, _mean_ratio, short_table, write_efficiency
 from tightset.paper.recipes import DATASETS
 from tightset.paper.runner import ResultsError, read_rows
 
@@ -36,6 +36,10 @@ def test_everything_planned_is_stored(stored):
 def test_the_page_is_what_the_stored_results_say(tmp_path):
     write_efficiency(STORED, tmp_path / "efficiency.md", figures=False)
     assert (tmp_path / "efficiency.md").read_text() == (ROOT / "docs" / "efficiency.md").read_text()
+
+
+def test_the_table_of_the_readme_is_theirs_too(stored):
+    assert short_table(_cells(stored, "size")) in (ROOT / "README.md").read_text()
 
 
 @pytest.mark.parametrize(("f", "goal"), [("size", 0.91), ("log", 0.955)])

@@ -15,7 +15,7 @@ from tightset.arrays import Array
 __all__ = ["Columns", "Knots", "Scaling"]
 
 _PIECES = 10  # linear pieces a column; on the sets of the paper 6 to 12 are alike
-_LARGEST = 2**24  # entries of an unfolded array of training rows, beyond which fewer pieces are made
+_LARGEST = 2**22  # entries of an unfolded array of training rows, beyond which fewer pieces are made
 _ROWS_FOR_KNOTS = 10_000
 
 
@@ -92,18 +92,19 @@ class Knots(NamedTuple):
     def of(cls, X: np.ndarray, weight: np.ndarray | None = None, pieces: int = _PIECES) -> Self | None:
         """Knots at evenly spaced quantiles of each column that has more than two values; None if there are none."""
         k, p = X.shape
-        pieces = min(pieces, _LARGEST // (k * p) - 1)
-        if pieces < 3:
-            return None
         some = slice(None, None, -(-k // _ROWS_FOR_KNOTS))
         part, w = X[some], np.ones(k)[some] if weight is None else weight[some]
+        bends = [j for j in range(p) if len(np.unique(part[:, j])) > 2]
+        if not bends:
+            return None
+        pieces = min(pieces, (_LARGEST // k - p) // len(bends))
+        if pieces < 3:
+            return None
         at = (np.arange(pieces + 1) + 0.5) / (pieces + 1) * w.sum()
         column, start, width = [], [], []
-        for j in range(p):
+        for j in bends:
             order = np.argsort(part[:, j], kind="stable")
             x = part[order, j]
-            if len(np.unique(x)) <= 2:
-                continue
             knots = np.unique(x[np.searchsorted(np.cumsum(w[order]), at).clip(max=len(x) - 1)])
             gaps = np.diff(knots)
             real = gaps > 1e-6 * (knots[-1] - knots[0])

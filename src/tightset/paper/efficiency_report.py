@@ -18,7 +18,7 @@ from tightset.paper.runner import ResultsError, read_json, read_rows
 from tightset.paper.sections import TITLES, counted, listed, spread, table
 from tightset.paper.summary import BAND, compare, coverage_law, printed
 
-__all__ = ["write_efficiency"]
+__all__ = ["short_table", "write_efficiency"]
 
 LOSS = 1.01  # mean ratio above which a cell counts as lost
 Row = dict[str, str]
@@ -212,6 +212,22 @@ Means and deviations between splits; p of Student's paired test over the splits;
 rows finds SCPO's sets smaller, and larger (p < 0.05). Cells above {LOSS} are bold.
 
 {table(head, rows)}"""
+
+
+def short_table(cells: list[Cell], level: float = 0.95) -> str:
+    """One line a data set at one level, for the README."""
+    own = [cell for cell in cells if cell.confidence == level]
+    rows = [
+        (
+            c.dataset,
+            f"{c.baseline.mean():.2f}",
+            f"{c.scpo.mean():.2f}",
+            f"{c.ratio:.2f}",
+            f"{100 * c.coverage.mean():.1f} %",
+        )
+        for c in own
+    ]
+    return table(("data set", "logistic regression", "tightset", "ratio", "coverage"), rows)
 
 
 def _parts(found: dict[Comparison, Row]) -> str:
