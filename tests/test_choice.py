@@ -94,7 +94,10 @@ def test_scores_that_are_not_finite_lose():
     A, y = scores_of(2.0)
     judge = judge_of(y)
     A[3, 2] = np.nan
-    assert np.isinf(judge.criterion(judge.curve(A)))
+    curve = judge.curve(A)
+    assert np.isinf(judge.criterion(curve))
+    assert np.isinf(judge.resampled(curve)).all()
+    assert np.isinf(judge.error(curve))
 
 
 def test_few_rows_below_the_threshold_call_for_caution():

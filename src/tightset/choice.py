@@ -86,11 +86,17 @@ class Judge:
         """The figure by which candidates are chosen; infinite if some scores are not finite."""
         return float(self._average(curve, self.weight[None].astype(np.float32))[0])
 
+    def error(self, curve: Curve) -> float:
+        """The standard error of that figure, by the bootstrap."""
+        return float(self.resampled(curve).std()) if np.isfinite(curve.inefficiency).all() else np.inf
+
     def resampled(self, curve: Curve) -> np.ndarray:
         """The criterion on every bootstrap sample of the rows, the same samples for every candidate."""
         return self._average(curve, self._resampled)
 
     def _average(self, curve: Curve, weights: np.ndarray) -> np.ndarray:
+        if not np.isfinite(curve.inefficiency).all():
+            return np.full(len(weights), np.inf)
         cumulated = ndtr((weights @ curve.below - self.eps) / self.deviation)
         cumulated[:, -1] = 1
         falls_on = np.diff(cumulated, axis=1, prepend=0)

@@ -115,7 +115,7 @@ class View(NamedTuple):
         Z, centre = columns.apply(X)
         view = cls(columns, None, y, n_classes, weight, centre, device)
         Z = view.place(Z)
-        # Column-major: the products with many parameters read it row by row of its transpose.
+        # Column-major rows: scores then come out with rows last, so sums over labels add long vectors.
         return view._replace(X=np.asfortranarray(Z) if isinstance(Z, np.ndarray) else Z)
 
     def place(self, x: Any) -> Any:

@@ -144,8 +144,8 @@ def _search_level(
     def examine(candidate: Candidate) -> _Judged:
         held = _held_out(candidate, fold, judge)
         curve = judge.curve(held.margins)
-        error = float(judge.resampled(curve).std())
-        return _Judged(candidate, judge.criterion(curve), error, held.threshold, float(judge.weight @ held.own))
+        likelihood = float(judge.weight @ held.own)
+        return _Judged(candidate, judge.criterion(curve), judge.error(curve), held.threshold, likelihood)
 
     by_columns = [list(threads.map(examine, candidates)) for candidates in logistic]
     best = [_best_of_row(judged) for judged in by_columns]
@@ -157,16 +157,16 @@ def _search_level(
         )
         judged += threads.map(examine, found)
 
+    # Held-out scores are computed again where they are needed: those of all candidates would not fit in memory.
     members = _shortlist(judged)
     together = combine([_held_out(one.candidate, fold, judge).margins for one in members])
     ours, theirs = judge.curve(together), judge.curve(_held_out(baseline.candidate, fold, judge).margins)
     error = float(np.std(judge.resampled(theirs) - judge.resampled(ours)))
-    gain = judge.criterion(theirs) - judge.criterion(ours)
+    figures = judge.criterion(theirs), judge.criterion(ours)
     needed = _doubt(by_columns, fold, judge, unfolded=best[-1] is min(best, key=_criterion))
     unit = "labels a set" if judge.f.name == "size" else f"of mean inefficiency ({judge.f.name})"
-    verdict = Verdict(
-        judge.criterion(theirs), judge.criterion(ours), error, bool(gain > needed * max(error, 1e-12)), unit
-    )
+    accepted = bool(figures[0] - figures[1] > needed * max(error, 1e-12))
+    verdict = Verdict(*figures, error, accepted, unit)
     if not verdict.accepted:
         members = [baseline]
     model = Ensemble([_member(one) for one in members])
