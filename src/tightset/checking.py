@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ __all__ = [
     "settle",
     "stratified_split",
     "warn",
+    "warn_of_few_rows",
 ]
 
 _PACKAGE = str(Path(__file__).parent)
@@ -181,6 +182,25 @@ def generator(random_state: Any) -> np.random.RandomState:
     except ValueError as error:
         raise ValueError(f"random_state cannot be used: {error}") from None
     return found
+
+
+def warn_of_few_rows(rows: Mapping[tuple[Any, int], int], confidence: Any, classes: np.ndarray) -> None:
+    """Say once where there are too few calibration rows to exclude a label: ``rows`` by (group or None, label or -1)."""
+    needed = calibration_rows_needed(confidence)
+    few = {key: count for key, count in rows.items() if count < needed}
+    if not few:
+        return
+    (group, label), count = min(few.items(), key=lambda item: item[1])
+    where = "calibration has" if group is None else f"group {group!r} has"
+    what = "every set holds all labels" if group is None else "every set of that group holds all labels"
+    if label >= 0:
+        what = f"label {classes[label]} stays in every set" + ("" if group is None else " of that group")
+    rows_of = "rows" if label < 0 else f"rows of label {classes[label]}"
+    warn(
+        f"{where} {count} {rows_of}, but confidence {confidence} needs {needed} to exclude a label, so {what}"
+        + (f" (and likewise for {len(few) - 1} more)" if len(few) > 1 else "")
+        + "; give more calibration rows or ask for less confidence"
+    )
 
 
 def distinct_rows(X: Any, y: np.ndarray, weight: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:

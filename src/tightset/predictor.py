@@ -6,6 +6,7 @@ A subclass says how scores are trained (`_train`) and computed (`_scores`); the 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -29,8 +30,9 @@ from tightset.checking import (
     settle,
     stratified_split,
     warn,
+    warn_of_few_rows,
 )
-from tightset.icp import Calibration, calibration_rows_needed, significance
+from tightset.icp import Calibration, significance
 from tightset.inefficiency import as_inefficiency
 
 __all__ = ["ConformalPredictor", "Fold"]
@@ -213,26 +215,10 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
         self._warn_of_few_rows(max(self.levels_, key=float))
 
     def _warn_of_few_rows(self, strictest: Any) -> None:
-        """Say once where there are too few calibration rows to exclude a label at a level."""
-        needed = calibration_rows_needed(strictest)
-        few = {
-            key: sum(len(fold.calibrations[0].alphas.get(key, ())) for fold in self.folds_)
-            for fold in self.folds_
-            for key in fold.calibrations[0].alphas
-        }
-        few = {key: rows for key, rows in few.items() if rows < needed}
-        if few:
-            (group, label), rows = min(few.items(), key=lambda item: item[1])
-            where = "calibration has" if group is None else f"group {group!r} has"
-            what = "every set holds all labels" if group is None else "every set of that group holds all labels"
-            if label >= 0:
-                what = f"label {self.classes_[label]} stays in every set" + ("" if group is None else " of that group")
-            rows_of = "rows" if label < 0 else f"rows of label {self.classes_[label]}"
-            warn(
-                f"{where} {rows} {rows_of}, but confidence {strictest} needs {needed} to exclude a label, so {what}"
-                + (f" (and likewise for {len(few) - 1} more)" if len(few) > 1 else "")
-                + "; give more calibration rows or ask for less confidence"
-            )
+        rows = Counter[tuple[Any, int]]()
+        for fold in self.folds_:
+            rows.update({key: len(alphas) for key, alphas in fold.calibrations[0].alphas.items()})
+        warn_of_few_rows(rows, strictest, self.classes_)
 
     def _warn_if_stricter(self, levels: Sequence[Any]) -> None:
         """Levels up to the strictest of the constructor were looked at when the predictor was calibrated."""
