@@ -185,7 +185,7 @@ def generator(random_state: Any) -> np.random.RandomState:
 
 
 def warn_of_few_rows(rows: Mapping[tuple[Any, int], int], confidence: Any, classes: np.ndarray) -> None:
-    """Say once where there are too few calibration rows to exclude a label: ``rows`` by (group or None, label or -1)."""
+    """Say once where too few calibration rows are to exclude a label: ``rows`` by (group or None, label or -1)."""
     needed = calibration_rows_needed(confidence)
     few = {key: count for key, count in rows.items() if count < needed}
     if not few:
