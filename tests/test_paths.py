@@ -9,8 +9,9 @@ from tightset import ConformalClassifier, SCPOClassifier, Search
 from tightset.choice import Judge, fold_of_rows
 from tightset.columns import Columns
 from tightset.paths import SEARCHES, View, logistic_candidates
+from tightset.pool import Judged, best_of_row, held_out
 from tightset.progress import Progress
-from tightset.search import _best_of_row, _doubt, _held_out, _Judged, path_search
+from tightset.search import _doubt, path_search
 from tightset.threads import StoppedError, Threads
 
 QUICK = Search((("two-matrix", 2.0), ("linear", 1.0)), pulls=(1.0, 0.01), max_iter=30, folds=3)
@@ -99,10 +100,10 @@ def test_held_out_margins_come_from_models_that_have_not_seen_the_row(blobs):
     with Threads(1) as threads:
         ((found,),) = logistic_candidates([view], (1.0,), threads=threads, progress=Progress())
     judge = Judge(y, None, 0.1, rng=np.random.default_rng(0))
-    margins, own, q = _held_out(found, fold, judge)
+    margins, own, q = held_out(found, fold, judge)
     assert (judge.own(margins) >= 0).mean() == pytest.approx(0.9, abs=0.005)
     shuffled = found._replace(theta=found.theta[[1, 0, 2, 3]])  # fold 0 now scored by a model that saw it
-    assert not np.allclose(_held_out(shuffled, fold, judge).margins[fold == 0], margins[fold == 0])
+    assert not np.allclose(held_out(shuffled, fold, judge).margins[fold == 0], margins[fold == 0])
     scores = np.stack([view.X @ theta for theta in found.theta])
     A = scores - np.log(np.exp(scores).sum(axis=2, keepdims=True))
     np.testing.assert_allclose(own, A[fold, np.arange(len(y)), y], atol=1e-4)  # log-likelihoods
@@ -192,7 +193,7 @@ def likelihoods(bands, noise):
     with Threads(1) as threads:
         found = logistic_candidates(views, (0.01, 1.0), threads=threads, progress=Progress())
     judged = [
-        [_Judged(one, 1.0, 0.1, 0.0, float(_held_out(one, fold, judge).own.mean())) for one in some] for some in found
+        [Judged(one, 1.0, 0.1, 0.0, float(held_out(one, fold, judge).own.mean())) for one in some] for some in found
     ]
     ways = ((judged, True), (judged, False), (judged[::-1], True), (judged[:1], True))
     return [_doubt(some, fold, judge, unfolded=unfolded) for some, unfolded in ways]
@@ -209,11 +210,11 @@ def test_where_there_is_no_signal_nothing_is_believed(bands):
 
 def test_a_lucky_figure_between_bad_ones_does_not_win():
     def row(*figures):
-        return [_Judged(None, figure, 0.1, 0.0, 0.0) for figure in figures]
+        return [Judged(None, figure, 0.1, 0.0, 0.0) for figure in figures]
 
-    assert _best_of_row(row(2.0, 1.5, 2.0, 1.55, 1.55)).criterion == 1.55
-    assert _best_of_row(row(1.0, 1.1, 1.2)).criterion == 1.0
-    assert _best_of_row(row(1.7)).criterion == 1.7
+    assert best_of_row(row(2.0, 1.5, 2.0, 1.55, 1.55)).criterion == 1.55
+    assert best_of_row(row(1.0, 1.1, 1.2)).criterion == 1.0
+    assert best_of_row(row(1.7)).criterion == 1.7
 
 
 def test_costs_that_can_be_negative_or_zero(blobs):

@@ -16,8 +16,8 @@ SOURCE = Path(tightset.__file__).parent
 # A file may import only from files above it. docs/architecture.md explains the order.
 ORDER = [
     "arrays", "inefficiency", "threads", "rows", "measures", "objective", "surrogate", "optimise", "lbfgs", "icp",
-    "metrics", "columns", "models", "progress", "grid", "paths", "choice", "search", "checking", "predictor",
-    "classifier", "scpo", "demo", "cli",
+    "scores", "metrics", "columns", "models", "progress", "bases", "grid", "paths", "choice", "pool", "search",
+    "stacking", "checking", "predictor", "classifier", "scpo", "demo", "cli",
 ]  # fmt: skip
 
 

@@ -5,18 +5,35 @@ All statistics come from training rows.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy import sparse
 
 from tightset.arrays import Array
 
-__all__ = ["Columns", "Knots", "Scaling"]
+__all__ = ["Columns", "Knots", "Scaling", "as_numbers"]
 
 _PIECES = 10  # linear pieces a column; on the sets of the paper 6 to 12 are alike
 _LARGEST = 2**22  # entries of an unfolded array of training rows, beyond which fewer pieces are made
 _ROWS_FOR_KNOTS = 10_000
+
+
+def as_numbers(X: Any) -> Any:
+    """Rows as a dense or CSR array of finite floats, or None if that is not what they are.
+
+    >>> as_numbers(np.array([[1, 2]])), as_numbers([["a", "b"]]), as_numbers([[1.0, np.nan]])
+    (array([[1., 2.]]), None, None)
+    """
+    if sparse.issparse(X):
+        X = sparse.csr_array(X)
+        return X if X.dtype.kind == "f" and np.isfinite(X.data).all() else None
+    try:
+        X = np.asarray(X)
+        X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+    except (TypeError, ValueError):
+        return None
+    return X if X.ndim == 2 and np.isfinite(X).all() else None
 
 
 class Scaling(NamedTuple):
@@ -126,6 +143,9 @@ class Columns(NamedTuple):
 
     scaling: Scaling
     knots: Knots | None = None
+    at: np.ndarray | None = None  # which columns of the rows; all by default
+    dense: bool = False  # they are full, even if the rows are sparse
+    name: str = "plain"
 
     @classmethod
     def plain(cls, X: Array, weight: np.ndarray | None = None, *, standardise: bool = True) -> Self:
@@ -138,11 +158,21 @@ class Columns(NamedTuple):
         if knots is None:
             return None
         wide = np.hstack([X, knots.ramps(X)])
-        return cls(Scaling.of(wide, weight) if standardise else Scaling.none(wide), knots)
+        return cls(Scaling.of(wide, weight) if standardise else Scaling.none(wide), knots, name="unfolded")
 
-    @property
-    def name(self) -> str:
-        return "plain" if self.knots is None else "unfolded"
+    @classmethod
+    def of_scores(cls, scores: np.ndarray, at: np.ndarray, name: str) -> Self:
+        """Scores ``(k, C)`` as they are; ``at`` is where they lie in the rows."""
+        return cls(Scaling.none(scores), at=at, dense=True, name=name)
+
+    def after(self, scores: Self) -> Self:
+        """These columns, plain ones that come first in the rows, after others that are scores."""
+        scaling = Scaling(*(np.concatenate(both) for both in zip(scores.scaling, self.scaling, strict=True)))
+        at = np.append(np.asarray(scores.at), np.arange(len(self.scaling.scale)))
+        return self._replace(scaling=scaling, at=at, name=f"{scores.name} and {self.name}")
 
     def apply(self, X: Array) -> tuple[Array, np.ndarray | None]:
+        if self.at is not None:
+            X = X[:, self.at]
+            X = X.toarray() if self.dense and sparse.issparse(X) else X
         return self.scaling.apply(X if self.knots is None else np.hstack([X, self.knots.ramps(X)]))

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from scipy import sparse
 
 from tightset.arrays import Array
-from tightset.columns import Columns
+from tightset.columns import Columns, as_numbers
 from tightset.measures import MEASURES
 from tightset.surrogate import centred
 
-__all__ = ["Ensemble", "LinearModel", "Member", "combine"]
+__all__ = ["Block", "Ensemble", "LinearModel", "Member", "Stacked", "combine", "mixture"]
 
 _CHUNK_ROWS = 512
 _STEEPNESS = 4.0  # of the sigmoids that members vote with
@@ -63,6 +63,61 @@ class Ensemble(NamedTuple):
             return combine([m.scores(*applied[id(m.columns)]) - m.threshold for m in self.members])
 
         return _in_chunks(X, C, first.theta.dtype, score)
+
+
+class Block(Protocol):
+    """Log-probabilities, or other scores, of raw rows: ``(n, C)``."""
+
+    def scores(self, X: Any) -> np.ndarray: ...
+
+
+class LogProbabilities(NamedTuple):
+    """A softmax measure as a `Block`."""
+
+    member: Member
+
+    def scores(self, X: Any) -> np.ndarray:
+        member, C = self.member, self.member.theta.shape[1]
+        return _in_chunks(_numbers(X), C, member.theta.dtype, lambda part: member.scores(*member.columns.apply(part)))
+
+
+class Stacked(NamedTuple):
+    """Measures on the scores of other classifiers, and on the columns themselves.
+
+    The rows of the ensemble are ``[columns of X | scores of each block | scores of the mixture]``.
+    """
+
+    blocks: list[Block | None]  # None where no member asks for it
+    weights: np.ndarray  # of the blocks in the mixture
+    n_columns: int  # of X; 0 if no member asks for them
+    n_classes: int
+    ensemble: Ensemble
+
+    def scores(self, X: Any) -> np.ndarray:
+        blank = np.zeros((X.shape[0], self.n_classes))
+        scores = [blank if block is None else block.scores(X) for block in self.blocks]
+        wide = np.hstack([*scores, mixture(scores, self.weights)])
+        if not self.n_columns:
+            return self.ensemble.scores(wide)
+        columns = _numbers(X)
+        if sparse.issparse(columns):
+            return self.ensemble.scores(sparse.csr_array(sparse.hstack([columns, sparse.csr_array(wide)])))
+        return self.ensemble.scores(np.hstack([columns, wide]))
+
+
+def mixture(scores: list[np.ndarray], weights: np.ndarray) -> np.ndarray:
+    """``log sum_b w_b exp A_b``: the log-probabilities of a mixture; the scores themselves if only one has weight."""
+    used = [(w, A) for w, A in zip(weights, scores, strict=True) if w > 0]
+    if len(used) == 1:
+        return used[0][1]
+    return np.asarray(np.log(sum(w * np.exp(A) for w, A in used)))
+
+
+def _numbers(X: Any) -> Any:
+    columns = as_numbers(X)
+    if columns is None:
+        raise ValueError("X must be finite numbers, as it was in training: it contains NaN, infinity or text")
+    return columns
 
 
 def combine(margins: list[np.ndarray]) -> np.ndarray:

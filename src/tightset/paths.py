@@ -39,6 +39,7 @@ class Search:
 
     paths : (measure, gamma) pairs; pulls : how strongly each step is held to the logistic coefficients, in order;
     max_iter : evaluations a step; folds : of the cross-validation that judges the candidates;
+    repeats : how often another classifier is cross-validated, with other folds each time (``estimator``);
     restarts : how often each path is followed again from a randomly displaced start;
     strengths : the values of C of the logistic regressions, in order; a tenth of each on unfolded columns, of which
     there are many more; both_columns : follow the paths on plain and on unfolded columns, not only on the better ones.
@@ -48,6 +49,7 @@ class Search:
     pulls: Sequence[float] = (1.0, 0.1, 0.01, 1e-3, 1e-4)
     max_iter: int = 80
     folds: int = 5
+    repeats: int = 2
     restarts: int = 0
     strengths: Sequence[float] = (0.01, 0.1, 1.0, 10.0, 100.0)
     both_columns: bool = False
@@ -72,7 +74,7 @@ class Search:
             values = getattr(self, name)
             if len(values) == 0 or not all(map(_positive, values)):
                 raise ValueError(f"{name} must be positive numbers, at least one; got {values!r}")
-        for name, least in (("max_iter", 1), ("folds", 2), ("restarts", 0)):
+        for name, least in (("max_iter", 1), ("folds", 2), ("repeats", 1), ("restarts", 0)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
                 raise ValueError(f"{name} must be a whole number, at least {least}; got {value!r}")
@@ -86,10 +88,15 @@ def _positive(value: object) -> bool:
 
 _DEFAULT = (("two-matrix", 1.0), ("two-matrix", 2.0), ("two-matrix", 4.0), ("softmax", 4.0), ("linear", 1.0))
 SEARCHES = {
-    "fast": Search((("two-matrix", 1.0), ("two-matrix", 4.0))),
+    "fast": Search((("two-matrix", 1.0), ("two-matrix", 4.0)), repeats=1),
     "default": Search(_DEFAULT),
     "thorough": Search(
-        (*_DEFAULT, ("two-matrix", 8.0), ("softmax", 1.0)), max_iter=150, folds=10, restarts=2, both_columns=True
+        (*_DEFAULT, ("two-matrix", 8.0), ("softmax", 1.0)),
+        max_iter=150,
+        folds=10,
+        repeats=3,
+        restarts=2,
+        both_columns=True,
     ),
 }
 

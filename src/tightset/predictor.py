@@ -35,7 +35,10 @@ from tightset.checking import (
 from tightset.icp import Calibration, significance
 from tightset.inefficiency import as_inefficiency
 
-__all__ = ["ConformalPredictor", "Fold"]
+__all__ = ["CalibrationRows", "ConformalPredictor", "Fold"]
+
+
+CalibrationRows = tuple[Any, np.ndarray, np.ndarray | None]  # rows, labels, groups
 
 
 class Fold(NamedTuple):
@@ -53,6 +56,7 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
     inefficiency: Any
     calibration_size: Any
     label_conditional: bool
+    allow_empty: bool
     cv: Any
     random_state: Any
     levels_: tuple[Any, ...]
@@ -69,9 +73,17 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
     def _train(self, X: Any, y: np.ndarray, sample_weight: np.ndarray | None) -> tuple[list[Any], Any]:
         """Models for ``levels_`` (one for each, or a single one for all), and a record of how they came about."""
 
+    def _classes(self, X: Any, present: np.ndarray) -> np.ndarray:  # noqa: ARG002
+        """The classes that are scored, given those of ``y``."""
+        return present
+
     @abstractmethod
     def _scores(self, model: Any, X: Any) -> np.ndarray:
         """Conformity scores ``(n, C)``."""
+
+    def _settle(self, models: list[Any], rows: CalibrationRows) -> tuple[list[Any], CalibrationRows]:
+        """What a subclass still does to its models with the first calibration rows, and the rows that are left."""
+        return models, rows
 
     # ---- fitting ------------------------------------------------------------------------------------------------
 
@@ -114,11 +126,11 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
         y = check_labels(y)
         check_consistent_length(X, y)
         check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"y must hold at least two classes to train a classifier; got one class: {self.classes_[0]}"
-            )
+        present = np.unique(y)
+        if len(present) < 2:
+            raise ValueError(f"y must hold at least two classes to train a classifier; got one class: {present[0]}")
+        self.classes_ = self._classes(X, present)
+        codes = label_codes(y, self.classes_, "y")
         groups = check_groups(groups, len(codes), "groups")
         sample_weight = check_weight(sample_weight, len(codes))
         used = np.ones(len(codes), dtype=bool) if sample_weight is None else sample_weight > 0
@@ -139,17 +151,19 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
                 raise ValueError("groups_cal must be given with X_cal: coverage by group is made on calibration rows")
             rows = self._calibration_rows(X_cal, y_cal, groups_cal, "_cal")
             parts = [(np.flatnonzero(used), rows)]
-        folds = []
-        for train, rows in parts:
+        folds, calibrated = [], []
+        for train, held in parts:
             if len(np.unique(codes[train])) < 2:
                 raise ValueError(
                     f"only one class is left to train on: of {len(codes)} rows, {len(train)} train; give more rows "
                     "(n_samples = 1 of a class is not enough) or positive weights"
                 )
             models, record = self._train(_take(X, train), codes[train], _take(sample_weight, train))
+            models, rows = self._settle(models, held)
             folds.append(Fold(models, self._calibrations(models, *rows), record))
+            calibrated.append(rows[1])
         self.folds_ = folds
-        self._warn_of_calibration(np.concatenate([rows[1] for _, rows in parts]))
+        self._warn_of_calibration(np.concatenate(calibrated))
 
     def calibrate(self, X: Any, y: Any, *, groups: Any = None) -> Any:
         """Calibrate anew on these rows, without training again; they must not have been trained on."""
@@ -178,9 +192,7 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
             raise ValueError(f"{type(model).__name__} gave scores that are NaN; no set can be made of them")
         return settle(scores)
 
-    def _calibration_rows(
-        self, X: Any, y: Any, groups: Any, suffix: str = ""
-    ) -> tuple[Any, np.ndarray, np.ndarray | None]:
+    def _calibration_rows(self, X: Any, y: Any, groups: Any, suffix: str = "") -> CalibrationRows:
         X = self._check_rows(X, reset=False)
         y = self._encode(X, y, f"y{suffix}")
         return X, y, check_groups(groups, len(y), f"groups{suffix}")
@@ -253,7 +265,7 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
         X, groups = self._check_new_rows(X, groups)
         self._warn_if_stricter(levels)
         sets = [
-            icp.sets(calibrations, scores, level, groups=groups, smoothing=self._smoothing(scores, smoothed))
+            self._sets(calibrations, scores, level, groups, self._smoothing(scores, smoothed))
             for level, calibrations, scores in self._scored(X, levels)
         ]
         if as_labels:
@@ -281,6 +293,25 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
         levels, _ = self._levels(None)
         X, _ = self._check_new_rows(X, None, need_groups=False)
         _, calibrations, scores = self._scored(X, levels[:1])[0]
+        best: np.ndarray = self.classes_[self._most_conforming(calibrations, scores)]
+        return best
+
+    def _sets(
+        self,
+        calibrations: list[Calibration],
+        scores: list[np.ndarray],
+        level: Any,
+        groups: np.ndarray | None,
+        smoothing: np.ndarray | None,
+    ) -> np.ndarray:
+        kept = icp.sets(calibrations, scores, level, groups=groups, smoothing=smoothing)
+        if not self.allow_empty:
+            empty = np.flatnonzero(~kept.any(axis=1))
+            kept[empty, self._most_conforming(calibrations, [some[empty] for some in scores])] = True
+        return kept
+
+    def _most_conforming(self, calibrations: list[Calibration], scores: list[np.ndarray]) -> np.ndarray:
+        """The index of the most conforming label of each row."""
         rank = scores[0]
         if len(scores) > 1:
             # Scores of separately trained measures have no common scale, their p-values do; but those of each label
@@ -288,7 +319,7 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
             apart = self.label_conditional or calibrations[0].by_group
             p = np.zeros(rank.shape) if apart else icp.p_values(calibrations, scores)
             rank = np.where(p == p.max(axis=1, keepdims=True), sum(scores[1:], scores[0]), -np.inf)
-        best: np.ndarray = self.classes_[np.argmax(rank, axis=1)]
+        best: np.ndarray = np.argmax(rank, axis=1)
         return best
 
     def evaluate(self, X: Any, y: Any, *, confidence: Any = None, groups: Any = None, smoothed: bool = False) -> Any:
@@ -302,7 +333,7 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
             tau = self._smoothing(scores, smoothed)
             rows.append(
                 metrics.evaluate(
-                    icp.sets(calibrations, scores, level, groups=groups, smoothing=tau),
+                    self._sets(calibrations, scores, level, groups, tau),
                     y,
                     confidence=float(1 - significance(level)),
                     p=icp.p_values(calibrations, scores, groups=groups, smoothing=tau),
@@ -356,6 +387,8 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
         as_inefficiency(self.inefficiency)
         if not isinstance(self.label_conditional, (bool, np.bool_)):
             raise ValueError(f"label_conditional must be True or False; got {self.label_conditional!r}")  # noqa: TRY004
+        if not isinstance(self.allow_empty, (bool, np.bool_)):
+            raise ValueError(f"allow_empty must be True or False; got {self.allow_empty!r}")  # noqa: TRY004
 
     def _encode(self, X: Any, y: Any, name: str) -> np.ndarray:
         """Labels as indices of ``classes_``."""

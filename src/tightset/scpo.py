@@ -7,21 +7,27 @@ from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
+from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from tightset.bases import PRECOMPUTED, check_any_rows, check_base, classes_of_columns, copy_input_tags
 from tightset.checking import distinct_rows, generator
-from tightset.columns import Columns
+from tightset.columns import Columns, as_numbers
 from tightset.grid import OPTIMISERS, SELECTIONS, grid_search
 from tightset.inefficiency import as_inefficiency
 from tightset.measures import MEASURES
-from tightset.models import Ensemble, LinearModel
+from tightset.models import Ensemble, LinearModel, Stacked
 from tightset.objective import FORMS
 from tightset.paths import SEARCHES, Search
+from tightset.pool import Found
 from tightset.predictor import ConformalPredictor
 from tightset.progress import Progress
-from tightset.search import Found, path_search
+from tightset.search import path_search
+from tightset.stacking import stacked_search, without_choice
 
 __all__ = ["SCPOClassifier"]
+
+AUTO = "auto"
 
 _FEW_ROWS = 50  # with fewer training rows cross-validation has nothing to say, and logistic regression is trained
 _GRID: dict[str, Any] = {
@@ -40,13 +46,27 @@ class SCPOClassifier(ConformalPredictor):
     """A conformal classifier trained for small prediction sets (surrogate conformal predictor optimization).
 
     Set size, with indicators replaced by sigmoids, is minimised at exact coverage by gradient descent on the
-    conformity measure, starting from logistic regression. Many measures are trained, judged by cross-validation on the
-    training rows, and the best few combined; if that is not surely better, logistic regression stays. An inductive
-    conformal predictor on rows held aside then makes the sets valid whatever the training did.
+    conformity measure, starting from logistic regression or from a classifier of yours. Many measures are trained,
+    judged by cross-validation on the training rows, and the best few combined; if that is not surely better, what they
+    started from stays. An inductive conformal predictor on rows held aside then makes the sets valid whatever the
+    training did.
 
     Parameters
     ----------
     confidence : level, or several: one measure is trained for each.
+    estimator : what the measures are trained on.
+
+        - None: the columns of X, starting from logistic regression.
+        - A classifier, or a pipeline that ends in one: its log-probabilities (``decision_function`` where it has none)
+          on rows that it has not seen, by cross-validation, with and without the columns of X; the start is its own
+          ranking. Its models of the folds are kept, and averaged with the one of all rows: see ``average``.
+        - A classifier in a `sklearn.frozen.FrozenEstimator`: the same, but it stays as it is. Give `fit` rows that it
+          was not trained on.
+        - ``"precomputed"``: X holds the scores of a classifier, probabilities or others, a column for each class.
+        - ``"auto"``: gradient-boosted trees, extremely randomised trees, the columns themselves, and mixtures of them.
+    average : use the average of an estimator's models of all rows and of the folds, unless cross-validation speaks
+        against it. It makes sets smaller, but keeps ``1 + folds * repeats`` models (11 by default); with False there is
+        one.
     inefficiency : ``"size"``, ``"log"`` (``log(1 + w)``), a power ``p`` (``w**p``) or a pair ``(f, f')``.
     search : ``"default"``; ``"fast"``, a few times faster, sets nearly as small; ``"thorough"``, a few times slower; a
         `tightset.Search` of your own; or ``"grid"``, the search of the paper.
@@ -69,6 +89,8 @@ class SCPOClassifier(ConformalPredictor):
     calibration_size : rows held aside, a fraction or a number. By default a quarter, and more (up to half) if the
         level needs more.
     label_conditional : make coverage hold for each label, not only on average.
+    allow_empty : an empty set says that no label conforms. With False it gets the most conforming label, which makes
+        coverage larger and never smaller.
     cv : None, or folds as in scikit-learn: cross-conformal prediction. Every row calibrates and none is held aside;
         the guarantee is then approximate (in theory ``1 - 2 eps``; in practice close to ``1 - eps``).
     random_state : for the rows held aside, the folds of the search, and smoothing. Same seed, same bits.
@@ -100,6 +122,8 @@ class SCPOClassifier(ConformalPredictor):
         self,
         confidence: Any = 0.95,
         *,
+        estimator: Any = None,
+        average: bool = True,
         inefficiency: Any = "size",
         search: Any = "default",
         measure: str | None = None,
@@ -116,6 +140,7 @@ class SCPOClassifier(ConformalPredictor):
         standardise: bool = True,
         calibration_size: Any = None,
         label_conditional: bool = False,
+        allow_empty: bool = True,
         cv: Any = None,
         random_state: Any = None,
         device: str | None = None,
@@ -123,6 +148,8 @@ class SCPOClassifier(ConformalPredictor):
         verbose: Any = "auto",
     ) -> None:
         self.confidence = confidence
+        self.estimator = estimator
+        self.average = average
         self.inefficiency = inefficiency
         self.search = search
         self.measure = measure
@@ -139,6 +166,7 @@ class SCPOClassifier(ConformalPredictor):
         self.standardise = standardise
         self.calibration_size = calibration_size
         self.label_conditional = label_conditional
+        self.allow_empty = allow_empty
         self.cv = cv
         self.random_state = random_state
         self.device = device
@@ -157,7 +185,11 @@ class SCPOClassifier(ConformalPredictor):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
+        if self.estimator is None or _is(self.estimator, AUTO):
+            tags.input_tags.sparse = True
+            tags.input_tags.allow_nan = self.estimator is not None
+        elif not _is(self.estimator, PRECOMPUTED):
+            copy_input_tags(tags, self.estimator)
         return tags
 
     # ---- what the search found ----------------------------------------------------------------------------------
@@ -199,26 +231,44 @@ class SCPOClassifier(ConformalPredictor):
         for at, fold in enumerate(self.folds_):
             for level, found in zip(self.levels_, fold.record, strict=True):
                 where = f"At {100 * float(level):g} % confidence" + (f", fold {at}" if len(self.folds_) > 1 else "")
-                lines.append(f"{where}: {_sentence(found)}")
+                lines.append(f"{where}: {found.sentence()}")
         if self.label_conditional or self.folds_[0].calibrations[0].by_group:
             lines.append("These figures are for coverage on average over all rows; by label or group sets are larger.")
         return "\n".join(lines)
 
     # ---- training -----------------------------------------------------------------------------------------------
 
+    def _classes(self, X: Any, present: np.ndarray) -> np.ndarray:
+        if _is(self.estimator, PRECOMPUTED):
+            return classes_of_columns(X.shape[1], present)
+        if isinstance(self.estimator, FrozenEstimator):
+            return np.unique(self.estimator.classes_)
+        return present
+
     def _check_rows(self, X: Any, *, reset: bool) -> Any:
-        X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32])
+        numbers: dict[str, Any] = {"reset": reset, "dtype": [np.float64, np.float32]}
+        if _is(self.estimator, PRECOMPUTED):
+            return validate_data(self, X, **numbers, ensure_min_features=2)
+        if _is(self.estimator, AUTO):
+            return validate_data(self, X, **numbers, accept_sparse="csr", ensure_all_finite="allow-nan")
+        if self.estimator is not None:
+            return check_any_rows(self, X, reset=reset)
+        X = validate_data(self, X, **numbers, accept_sparse="csr")
         if reset and self.device is not None and sparse.issparse(X):
             raise ValueError(f"X is sparse, which device={self.device!r} cannot take: give a dense array or no device")
         return X
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        for name in ("unfold", "standardise", "keep_trace"):
+        for name in ("average", "unfold", "standardise", "keep_trace"):
             if not isinstance(getattr(self, name), (bool, np.bool_)):
                 raise ValueError(f"{name} must be True or False; got {getattr(self, name)!r}")  # noqa: TRY004
         if not (isinstance(self.verbose, (bool, int, np.bool_)) or str(self.verbose) == "auto"):
             raise ValueError(f"verbose must be True, False or 'auto'; got {self.verbose!r}")
+        if self.estimator is not None and not (_is(self.estimator, AUTO) or _is(self.estimator, PRECOMPUTED)):
+            if isinstance(self.estimator, str):
+                raise ValueError(f"estimator must be a classifier, 'auto' or 'precomputed'; got {self.estimator!r}")
+            check_base(self.estimator)
         named = isinstance(self.search, str) and self.search in ("grid", *SEARCHES)
         if not (named or isinstance(self.search, Search)):
             raise ValueError(
@@ -227,6 +277,8 @@ class SCPOClassifier(ConformalPredictor):
         if self.measure is not None and not (isinstance(self.measure, str) and self.measure in MEASURES):
             raise ValueError(f"measure must be None or one of {', '.join(map(repr, MEASURES))}; got {self.measure!r}")
         if self.search == "grid":
+            if self.estimator is not None:
+                raise ValueError("search='grid' trains on columns, as the paper does; leave estimator out")
             self._check_grid()
         else:
             for name in (*_GRID, "keep_trace"):
@@ -276,25 +328,46 @@ class SCPOClassifier(ConformalPredictor):
             if self.search == "grid":
                 return self._search_grid(X, y, sample_weight, progress)
             choose = len(y) >= _FEW_ROWS
+            common: dict[str, Any] = {
+                "confidences": list(self.levels_),
+                "search": self._path_settings() if choose else None,
+                "f": as_inefficiency(self.inefficiency),
+                "unfold": self.unfold,
+                "standardise": self.standardise,
+                "seed": generator(self.random_state).randint(2**31, size=4).tolist(),
+                "device": self.device,
+                "n_jobs": self.n_jobs,
+                "progress": progress,
+            }
+            if self.estimator is not None and (choose or not _is(self.estimator, AUTO)):
+                found = self._train_on_top(X, y, sample_weight, common)
+                return [one.model for one in found], found
             if not choose:  # copies of a row and weights then train the same model to the last bit
                 rows, sample_weight = distinct_rows(X, y, sample_weight)
                 X, y = X[rows], y[rows]
-            found = path_search(
-                X,
-                y,
-                len(self.classes_),
-                confidences=list(self.levels_),
-                search=self._path_settings() if choose else None,
-                f=as_inefficiency(self.inefficiency),
-                sample_weight=sample_weight,
-                unfold=self.unfold,
-                standardise=self.standardise,
-                seed=generator(self.random_state).randint(2**31, size=4).tolist(),
-                device=self.device,
-                n_jobs=self.n_jobs,
-                progress=progress,
-            )
+            found = path_search(X, y, len(self.classes_), sample_weight=sample_weight, **common)
         return [one.model for one in found], found
+
+    def _train_on_top(
+        self, X: Any, y: np.ndarray, sample_weight: np.ndarray | None, common: dict[str, Any]
+    ) -> list[Found]:
+        if common["search"] is None:
+            return without_choice(
+                X, y, self.classes_, self.estimator, common["confidences"], sample_weight, common["seed"]
+            )
+        auto = _is(self.estimator, AUTO)
+        columns = None if _is(self.estimator, PRECOMPUTED) else as_numbers(X)
+        return stacked_search(
+            X,
+            columns,
+            y,
+            self.classes_,
+            auto_classifiers(sparse_rows=sparse.issparse(X)) if auto else [self.estimator],
+            with_columns=auto,
+            average=self.average,
+            sample_weight=sample_weight,
+            **common,
+        )
 
     def _search_grid(
         self, X: Any, y: np.ndarray, sample_weight: np.ndarray | None, progress: Progress
@@ -331,30 +404,22 @@ class SCPOClassifier(ConformalPredictor):
             )
         return [LinearModel(columns, found.theta.astype(X.dtype)) for found in searches], searches
 
-    def _scores(self, model: Ensemble | LinearModel, X: Any) -> np.ndarray:
+    def _scores(self, model: Ensemble | LinearModel | Stacked, X: Any) -> np.ndarray:
         return model.scores(X)
+
+
+def auto_classifiers(*, sparse_rows: bool) -> list[Any]:
+    """The classifiers of ``estimator="auto"``."""
+    from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
+
+    # Without regularisation a leaf of a rare class can have a value that ruins all probabilities.
+    boosted = HistGradientBoostingClassifier(early_stopping=False, l2_regularization=1.0, max_features=0.5)
+    return [ExtraTreesClassifier()] if sparse_rows else [boosted, ExtraTreesClassifier()]
+
+
+def _is(estimator: Any, name: str) -> bool:
+    return isinstance(estimator, str) and estimator == name
 
 
 def _whole(value: Any) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-
-
-def _sentence(found: Found) -> str:
-    """What the verdict says, in a sentence or two."""
-    baseline, ours, error, accepted, unit = found.verdict
-    if not np.isfinite(baseline):
-        return f"fewer than {_FEW_ROWS} training rows are too few to choose by; logistic regression with C = 1 is used."
-    gain, error = ((baseline - ours) / abs(baseline), error / abs(baseline)) if baseline else (0.0, 0.0)
-    how = f"{100 * gain:.1f} % smaller" if gain >= 0.0005 else "no smaller"
-    if not accepted:
-        return (
-            f"nothing was gained for sure, so tuned logistic regression is used as it is ({baseline:.3g} {unit} on "
-            f"training rows held out; the best combination was {how}, with a standard error of {100 * error:.1f} %)."
-        )
-    members, tried = int(found.table["chosen"].sum()), len(found.table["chosen"])
-    return (
-        f"{ours:.3g} {unit} on training rows held out, against {baseline:.3g} of tuned logistic regression: "
-        f"{how}, with a standard error of {100 * error:.1f} %. "
-        f"{members} of {tried} candidates {'were combined' if members > 1 else 'was chosen'} on those same rows, which "
-        f"makes the figure a little too good."
-    )

@@ -1,0 +1,185 @@
+"""Candidates of any origin: judged on rows that their fold held out, the best few chosen and combined."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tightset.arrays import to_numpy
+from tightset.choice import Curve, Judge
+from tightset.measures import MEASURES
+from tightset.models import Ensemble, Member, Stacked, combine
+from tightset.paths import Candidate
+from tightset.surrogate import centred
+
+__all__ = [
+    "Found",
+    "Judged",
+    "Verdict",
+    "best_of_row",
+    "combined_curve",
+    "curve_of",
+    "examine",
+    "held_out",
+    "held_out_scores",
+    "shortlist",
+    "table",
+]
+
+_MEMBERS = 8
+_PER_PATH = 2
+_TOLERANCE = 0.03  # members are at most so much worse than the best
+
+
+class Verdict(NamedTuple):
+    """What cross-validation said: mean inefficiencies on training rows, and the standard error of their difference.
+
+    ``accepted`` is whether the combination is used; if not, ``fallback`` is, by name.
+    """
+
+    baseline: float
+    ensemble: float
+    error: float
+    accepted: bool
+    unit: str = "labels a set"
+    name: str = "tuned logistic regression"  # of the baseline
+    fallback: str = "tuned logistic regression"
+
+
+class Found(NamedTuple):
+    """The model of one level, the table of candidates it was made from, and how it compares with the baseline."""
+
+    model: Ensemble | Stacked
+    table: dict[str, np.ndarray]
+    verdict: Verdict
+
+    def sentence(self) -> str:
+        """What the verdict says, in a sentence or two."""
+        baseline, ours, error, accepted, unit, name, fallback = self.verdict
+        if not np.isfinite(baseline):
+            return f"the training rows are too few to choose by; {fallback} is used."
+        gain, error = ((baseline - ours) / abs(baseline), error / abs(baseline)) if baseline else (0.0, 0.0)
+        how = f"{100 * gain:.1f} % smaller" if gain >= 0.0005 else "no smaller"
+        if not accepted:
+            return (
+                f"nothing was gained for sure, so {fallback} is used as it is ({name}: {baseline:.3g} {unit} "
+                f"on training rows held out; the best combination was {how}, with a standard error of "
+                f"{100 * error:.1f} %)."
+            )
+        members, tried = int(self.table["chosen"].sum()), len(self.table["chosen"])
+        return (
+            f"{ours:.3g} {unit} on training rows held out, against {baseline:.3g} of {name}: "
+            f"{how}, with a standard error of {100 * error:.1f} %. "
+            f"{members} of {tried} candidates {'were combined' if members > 1 else 'was chosen'} on those same rows, "
+            f"which makes the figure a little too good."
+        )
+
+
+class Judged(NamedTuple):
+    candidate: Candidate
+    criterion: float
+    error: float
+    threshold: float  # of the model trained on all rows
+    likelihood: float  # mean held-out score of the own label: the log-likelihood of a logistic regression
+
+    @property
+    def member(self) -> Member:
+        view = self.candidate.view
+        theta = self.candidate.theta[-1].astype(view.columns.scaling.scale.dtype)
+        return Member(view.columns, self.candidate.measure, theta, self.threshold)
+
+
+class HeldOut(NamedTuple):
+    margins: np.ndarray  # (k, C)
+    own: np.ndarray  # (k,)
+    threshold: float
+
+
+def examine(candidate: Candidate, fold: np.ndarray, judge: Judge) -> Judged:
+    held = held_out(candidate, fold, judge)
+    curve = judge.curve(held.margins)
+    likelihood = float(judge.weight @ held.own)
+    return Judged(candidate, judge.criterion(curve), judge.error(curve), held.threshold, likelihood)
+
+
+def held_out(candidate: Candidate, fold: np.ndarray, judge: Judge) -> HeldOut:
+    """Margins ``A - q`` of every row by the model that has not seen it, and ``q`` of the model of all rows.
+
+    Models of different folds differ in scale and offset. Taking off each model's own threshold, on the rows that it
+    was trained on, makes their scores comparable. For new rows that threshold is too high, by as much as the
+    ``eps``-quantile of the held-out margins says; that is taken off as well.
+    """
+    margins = np.empty((len(fold), candidate.view.n_classes), dtype=np.float32)
+    own = np.empty(len(fold), dtype=np.float32)
+    for fit, A in _scores_of_fits(candidate):
+        held = fold == fit  # none for the last fit, which has all rows
+        own_now = judge.own(A)
+        q = judge.threshold(own_now, ~held)
+        margins[held], own[held] = A[held] - q, own_now[held]
+    excess = judge.threshold(judge.own(margins))
+    return HeldOut(margins - np.float32(excess), own, q + excess)
+
+
+def held_out_scores(candidate: Candidate, fold: np.ndarray) -> np.ndarray:
+    """Scores ``(k, C)`` of every row by the model that has not seen it, as they are."""
+    scores = np.empty((len(fold), candidate.view.n_classes))
+    for fit, A in _scores_of_fits(candidate):
+        scores[fold == fit] = A[fold == fit]
+    return scores
+
+
+def _scores_of_fits(candidate: Candidate) -> Iterator[tuple[int, np.ndarray]]:
+    view = candidate.view
+    theta = view.place(centred(candidate.theta, view.centre))
+    for fit in range(len(theta)):
+        yield fit, to_numpy(MEASURES[candidate.measure].forward(view.X, theta[fit : fit + 1])[0][0])
+
+
+def best_of_row(judged: list[Judged]) -> Judged:
+    """The best of candidates in a row, by a criterion averaged with the neighbours': one lucky figure is not enough."""
+    figures = np.pad([one.criterion for one in judged], 1, mode="edge")
+    smooth = (figures[:-2] + 2 * figures[1:-1] + figures[2:]) / 4
+    return judged[int(np.argmin(smooth))]
+
+
+def shortlist(judged: list[Judged]) -> list[Judged]:
+    """The best few, not all from one path, and none much worse than the best: combined they err less than any one."""
+    ranked = sorted(judged, key=lambda one: one.criterion)
+    chosen: list[Judged] = []
+    for one in ranked:
+        worst = ranked[0].criterion + _TOLERANCE * abs(ranked[0].criterion)
+        if one.criterion > worst or len(chosen) == _MEMBERS:
+            break
+        path = (one.candidate.view.columns.name, one.candidate.path)
+        if sum((other.candidate.view.columns.name, other.candidate.path) == path for other in chosen) < _PER_PATH:
+            chosen.append(one)
+    return chosen
+
+
+def curve_of(one: Judged, fold: np.ndarray, judge: Judge) -> Curve:
+    # Held-out scores are computed again where they are needed: those of all candidates would not fit in memory.
+    return judge.curve(held_out(one.candidate, fold, judge).margins)
+
+
+def combined_curve(members: list[Judged], fold: np.ndarray, judge: Judge) -> Curve:
+    return judge.curve(combine([held_out(one.candidate, fold, judge).margins for one in members]))
+
+
+def table(judged: list[Judged], members: list[Judged], confidence: Any) -> dict[str, np.ndarray]:
+    chosen = np.array([any(one is member for member in members) for one in judged])
+    candidates = [one.candidate for one in judged]
+    return {
+        "confidence": np.full(len(judged), float(confidence)),
+        "candidate": np.array([one.name for one in candidates]),
+        "columns": np.array([one.view.columns.name for one in candidates]),
+        "measure": np.array([one.measure for one in candidates]),
+        "sharpness": np.array([one.sharpness for one in candidates]),
+        "pull": np.array([one.pull for one in candidates]),
+        "n_iter": np.array([one.n_iter for one in candidates]),
+        "criterion": np.array([one.criterion for one in judged]),
+        "error": np.array([one.error for one in judged]),
+        "chosen": chosen,
+        "weight": chosen / len(members),
+    }

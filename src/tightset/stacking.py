@@ -1,0 +1,295 @@
+"""Measures on top of other classifiers: trained on held-out scores, starting as the classifier's own ranking.
+
+1. Each classifier is trained on folds and on all rows (`bases.cross_fit`). Averaged over those models it is a better
+   classifier; that average, or the mixture of several classifiers with the weights of largest held-out likelihood, is
+   the *anchor*.
+2. Paths lead away from the anchor (`paths`): on its log-probabilities alone, and beside the columns of X. With several
+   classifiers there are paths on each, and on the columns themselves (`search`).
+3. All candidates are judged on held-out rows and the best combined, as in the default search.
+4. Unless the combination is smaller than the anchor by more than a standard error, the anchor it is; and if the
+   anchor is larger by as much than the best classifier as it is, that one is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils import _safe_indexing
+
+from tightset.bases import CrossFitted, cross_fit
+from tightset.choice import Curve, Judge, fold_of_rows
+from tightset.columns import Columns
+from tightset.inefficiency import SIZE, Inefficiency
+from tightset.models import Block, Ensemble, LogProbabilities, Stacked, mixture
+from tightset.paths import Candidate, Search, View, logistic_candidates, path_candidates
+from tightset.pool import (
+    Found,
+    Judged,
+    Verdict,
+    combined_curve,
+    curve_of,
+    examine,
+    held_out,
+    held_out_scores,
+    shortlist,
+    table,
+)
+from tightset.progress import Progress
+from tightset.search import column_views, fits_of, has_signal, judge_of_level, train_columns, unit_of
+from tightset.threads import Threads
+
+__all__ = ["stacked_search", "without_choice"]
+
+_DOUBT = 1.0  # standard errors that a gain must exceed
+_FIRMER = 10.0  # scores are held to the anchor so many times as firmly as standardised columns to logistic regression
+_EM_STEPS = 200
+
+
+class _Part(NamedTuple):
+    """A classifier's scores among the columns of the stacked rows: held out, and of new rows."""
+
+    name: str
+    held_out: np.ndarray
+    block: Block
+
+
+class _Family(NamedTuple):
+    """One kind of columns: the anchor as a candidate there, and logistic regressions."""
+
+    anchor: Candidate
+    logistic: list[Candidate]
+
+
+def stacked_search(
+    rows: Any,
+    X: Any,
+    y: np.ndarray,
+    classes: np.ndarray,
+    estimators: Sequence[Any],
+    *,
+    confidences: list[Any],
+    search: Search,
+    with_columns: bool,
+    average: bool = True,
+    f: Inefficiency = SIZE,
+    sample_weight: np.ndarray | None = None,
+    unfold: bool = True,
+    standardise: bool = True,
+    seed: Sequence[int] = (0,),
+    device: str | None = None,
+    n_jobs: int | None = None,
+    progress: Progress,
+) -> list[Found]:
+    """The model of each level over classifiers that take ``rows``; labels ``y`` in ``0 ... C - 1``.
+
+    ``X`` are the same rows as numbers, or None if they are not. ``with_columns`` makes measures on those columns
+    candidates as well, and logistic regression a part of the mixture.
+    """
+    order = np.argsort(y, kind="stable")
+    rows, X, y = _safe_indexing(rows, order), None if X is None else X[order], y[order]
+    weight = None if sample_weight is None else sample_weight[order] / sample_weight.mean()
+    rng = np.random.default_rng(seed)
+    folds = np.stack([fold_of_rows(y, min(search.folds, len(y)), rng) for _ in range(search.repeats if average else 1)])
+    fold = folds[0]
+    fitted = [
+        cross_fit(one, rows, y, classes, folds, weight=weight, rng=rng, n_jobs=n_jobs, progress=progress)
+        for one in estimators
+    ]
+    if not average:
+        fitted = [one._replace(averaged=one.whole, held_out_averaged=one.held_out_whole) for one in fitted]
+    with Threads(n_jobs if device is None else 1) as threads:
+        linear: list[list[Candidate]] = []
+        if with_columns and X is not None:
+            own = column_views(X, y, len(classes), fold, weight, unfold=unfold, standardise=standardise, device=device)
+            linear = logistic_candidates(own, search.strengths, threads=threads, progress=progress)
+        parts = _parts(fitted, linear, fold, y, weight)
+        weights = _mixture_weights([part.held_out for part in parts], y, weight, skip=len(fitted))
+        stack = _Stack(parts, weights, X, y, len(classes), len(fitted), fits_of(fold, weight), device, standardise)
+        families = stack.families(search.strengths, threads, progress)
+        levels = []
+        for confidence in confidences:
+            judge, rng = judge_of_level(confidence, y, weight, f, seed)
+            levels.append(
+                _search_level(stack, families, linear, fold, judge, confidence, search, rng, threads, progress)
+            )
+        return levels
+
+
+def without_choice(
+    rows: Any,
+    y: np.ndarray,
+    classes: np.ndarray,
+    estimator: Any,
+    confidences: list[Any],
+    sample_weight: np.ndarray | None,
+    seed: Sequence[int],
+) -> list[Found]:
+    """The classifier as it is, for rows that are too few to choose by."""
+    with Progress("", show=False) as progress:
+        folds, rng = np.empty((0, len(y)), dtype=np.intp), np.random.default_rng(seed)
+        fitted = cross_fit(estimator, rows, y, classes, folds, weight=sample_weight, rng=rng, progress=progress)
+    stack = _Stack([_Part(fitted.name, fitted.held_out_whole, fitted.whole)], np.ones(1), None, y, len(classes), 1)
+    judged = Judged(stack.anchor(0), np.nan, np.nan, 0.0, np.nan)
+    unknown = Verdict(np.nan, np.nan, np.nan, accepted=False, fallback=f"{fitted.name} as it is")
+    return [Found(stack.model([judged]), table([judged], [judged], level), unknown) for level in confidences]
+
+
+def _parts(
+    fitted: list[CrossFitted], linear: list[list[Candidate]], fold: np.ndarray, y: np.ndarray, weight: np.ndarray | None
+) -> list[_Part]:
+    """Each classifier as it is, then each one averaged, then the likeliest logistic regression."""
+    parts = [_Part(one.name, one.held_out_whole, one.whole) for one in fitted]
+    parts += [_Part(f"averaged {one.name}", one.held_out_averaged, one.averaged) for one in fitted]
+    if linear:
+        scored = [(one, held_out_scores(one, fold)) for some in linear for one in some]
+        best, scores = max(scored, key=lambda pair: np.average(pair[1][np.arange(len(y)), y], weights=weight))
+        member = Judged(best, np.nan, np.nan, 0.0, np.nan).member
+        parts.append(_Part("logistic regression", np.maximum(scores, np.log(1e-5)), LogProbabilities(member)))
+    return parts
+
+
+def _mixture_weights(scores: list[np.ndarray], y: np.ndarray, weight: np.ndarray | None, skip: int) -> np.ndarray:
+    """The weights of largest likelihood of a mixture, by expectation maximisation; none for the first few."""
+    result = np.zeros(len(scores))
+    if len(scores) == skip + 1:
+        result[skip] = 1
+        return result
+    own = np.exp(np.stack([A[np.arange(len(y)), y] for A in scores[skip:]]))
+    share = np.full(len(own), 1 / len(own))
+    for _ in range(_EM_STEPS):
+        posterior = share[:, None] * own
+        posterior /= posterior.sum(axis=0)
+        share = np.average(posterior, axis=1, weights=weight)
+    share[share < 0.01] = 0  # not worth the time that its scores take
+    result[skip:] = share / share.sum()
+    return result
+
+
+class _Stack:
+    """The stacked rows ``[X | scores of each part | scores of the mixture]``, and views of them."""
+
+    def __init__(
+        self,
+        parts: list[_Part],
+        weights: np.ndarray,
+        X: Any,
+        y: np.ndarray,
+        n_classes: int,
+        n_bases: int,
+        fits: np.ndarray | None = None,
+        device: str | None = None,
+        standardise: bool = True,
+    ) -> None:
+        self.parts, self.weights, self.n_classes, self.n_bases = parts, weights, n_classes, n_bases
+        fits = np.ones((2, len(y))) if fits is None else fits
+        self.n_columns = 0 if X is None else X.shape[1]
+        self.columns = None if X is None else Columns.plain(X, fits[-1], standardise=standardise)
+        scores = [part.held_out for part in parts]
+        wide = np.hstack([*scores, mixture(scores, weights)])
+        if X is None:
+            self.rows = wide
+        elif sparse.issparse(X):
+            self.rows = sparse.csr_array(sparse.hstack([X, sparse.csr_array(wide)]))
+        else:
+            self.rows = np.hstack([X, wide])
+        self._fits = y, n_classes, fits, device
+
+    def anchor(self, part: int, *, beside: bool = False) -> Candidate:
+        """The ranking of a part, of all of them for the mixture: the identity on its scores, nothing on columns."""
+        C = self.n_classes
+        at = self.n_columns + part * C + np.arange(C)
+        name = self.parts[part].name if part < len(self.parts) else self.name
+        columns = Columns.of_scores(np.zeros((1, C)), at, name)
+        if beside and self.columns is not None:
+            columns = self.columns.after(columns)
+        view = View.of(columns, self.rows, *self._fits)
+        theta = np.zeros((len(view.weight), view.X.shape[1], C))
+        theta[:, :C] = np.eye(C)
+        return Candidate("own ranking", view, "linear", theta, 1.0, np.inf, 0)
+
+    @property
+    def name(self) -> str:
+        """Of the anchor."""
+        used = [part.name for part, weight in zip(self.parts, self.weights, strict=True) if weight > 0]
+        return used[0] if len(used) == 1 else "mixture"
+
+    def families(self, strengths: Sequence[float], threads: Threads, progress: Progress) -> list[_Family]:
+        """The anchor; the anchor beside the columns; and if it is a mixture, its parts."""
+        anchors = [self.anchor(len(self.parts))]
+        if self.columns is not None:
+            anchors.append(self.anchor(len(self.parts), beside=True))
+        if np.count_nonzero(self.weights) > 1:
+            anchors += [self.anchor(int(at)) for at in np.flatnonzero(self.weights)]
+        fits = logistic_candidates([one.view for one in anchors], strengths, threads=threads, progress=progress)
+        return [_Family(anchor, some) for anchor, some in zip(anchors, fits, strict=True)]
+
+    def model(self, members: list[Judged]) -> Stacked:
+        p, C = self.n_columns, self.n_classes
+        own = [one.member for one in members]
+        where = [np.arange(p) if m.columns.at is None else m.columns.at for m in own]
+        used = np.unique(np.concatenate(where))
+        asked = set(((used[used >= p] - p) // C).tolist())
+        if len(self.parts) in asked:
+            asked |= set(np.flatnonzero(self.weights).tolist())
+        blocks = [part.block if at in asked else None for at, part in enumerate(self.parts)]
+        weights = self.weights if len(self.parts) in asked else np.eye(len(self.parts))[min(asked, default=0)]
+        if not (used < p).any():
+            where, p = [at - p for at in where], 0
+        own = [m._replace(columns=m.columns._replace(at=at)) for m, at in zip(own, where, strict=True)]
+        return Stacked(blocks, weights, p, C, Ensemble(own))
+
+
+def _search_level(
+    stack: _Stack,
+    families: list[_Family],
+    linear: list[list[Candidate]],
+    fold: np.ndarray,
+    judge: Judge,
+    confidence: Any,
+    search: Search,
+    rng: np.random.Generator,
+    threads: Threads,
+    progress: Progress,
+) -> Found:
+    def examined(candidates: list[Candidate]) -> list[Judged]:
+        return list(threads.map(lambda one: examine(one, fold, judge), candidates))
+
+    firm = replace(search, pulls=[_FIRMER * pull for pull in (search.pulls[:-1] or search.pulls)])
+    plain = examined([stack.anchor(at) for at in range(stack.n_bases)])
+    judged: list[Judged] = []
+    for start, logistic in families:
+        steps = path_candidates(start, firm, judge.eps, judge.f, rng=rng, threads=threads, progress=progress)
+        judged += examined([start, *logistic, *steps])
+    anchor, likeliest = judged[0], max(judged, key=_likelihood)
+    if linear:
+        by_columns, best, trained = train_columns(linear, fold, judge, search, rng, threads, progress)
+        judged += [one for some in by_columns for one in some] + trained
+        plain.append(best[0])
+    baseline = min(plain, key=lambda one: one.criterion)
+    members = shortlist(judged)
+    ours = combined_curve(members, fold, judge)
+    its, theirs = (curve_of(one, fold, judge) for one in (anchor, baseline))
+    signal = has_signal(held_out(likeliest.candidate, fold, judge).own, fold, judge)
+    accepted = signal and _clearly_smaller(ours, its, judge)
+    if not accepted:
+        members = [baseline if _clearly_smaller(theirs, its, judge) else anchor]
+    figures = judge.criterion(theirs), judge.criterion(ours)
+    error = float(np.std(judge.resampled(theirs) - judge.resampled(ours)))
+    name, fallback = (one.candidate.view.columns.name for one in (baseline, members[0]))
+    verdict = Verdict(*figures, error, accepted, unit_of(judge.f), name, fallback)
+    return Found(stack.model(members), table([*plain, *judged], members, confidence), verdict)
+
+
+def _likelihood(one: Judged) -> float:
+    return one.likelihood if one.candidate.path == "logistic" else -np.inf  # other scores are no log-probabilities
+
+
+def _clearly_smaller(one: Curve, other: Curve, judge: Judge) -> bool:
+    """Whether the inefficiency is smaller, by more than a standard error of the difference."""
+    gain = judge.criterion(other) - judge.criterion(one)
+    error = float(np.std(judge.resampled(other) - judge.resampled(one)))
+    return bool(gain > _DOUBT * judge.caution * max(error, 1e-12))
