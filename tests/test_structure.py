@@ -16,7 +16,7 @@ SOURCE = Path(tightset.__file__).parent
 # A file may import only from files above it. docs/architecture.md explains the order.
 ORDER = [
     "arrays", "inefficiency", "threads", "rows", "measures", "objective", "surrogate", "optimise", "lbfgs", "icp",
-    "scores", "metrics", "columns", "models", "progress", "bases", "grid", "paths", "choice", "pool", "search",
+    "scores", "metrics", "columns", "models", "progress", "bases", "boosting", "grid", "paths", "choice", "pool", "search",
     "stacking", "checking", "predictor", "classifier", "scpo", "demo", "cli",
 ]  # fmt: skip
 
@@ -38,6 +38,7 @@ PAPER_ORDER = [
     "runner",
     "experiments",
     "efficiency",
+    "peers",
     "summary",
     "figures",
     "sections",

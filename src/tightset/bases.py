@@ -39,6 +39,7 @@ __all__ = [
 
 PRECOMPUTED = "precomputed"
 _LEAST = 1e-5  # probabilities below are alike: a tree that says 0 has just not seen enough rows
+_TINY = 1e-30  # for a classifier as it is: its own ranking, to the last
 _WHOLE = 0.5  # weight of the model of all rows among those of the folds
 
 
@@ -146,22 +147,20 @@ def are_probabilities(scores: np.ndarray) -> bool:
 class Averaged(NamedTuple):
     """Classifiers whose probabilities are averaged, on a log scale; or scores, divided by a common ``scale``.
 
-    ``scores`` gives ``log(max(sum_m w_m p_m, 1e-5))`` for probabilities, ``sum_m w_m a_m / scale`` for other scores.
+    ``scores`` gives ``log(max(sum_m w_m p_m, least))`` for probabilities, ``sum_m w_m a_m / scale`` for other scores.
     """
 
     models: Sequence[Any]
     weights: np.ndarray
     classes: np.ndarray
     scale: float | None  # None for probabilities
+    least: float = _LEAST
 
     def scores(self, X: Any) -> np.ndarray:
-        return _as_logs(self._mean(X), self.scale)
-
-    def _mean(self, X: Any) -> np.ndarray:
         total: Any = 0.0
         for model, weight in zip(self.models, self.weights, strict=True):
             total = total + weight * class_scores(model, X, self.classes).astype(np.float64)
-        return np.asarray(total)
+        return _as_logs(total, self.scale, self.least)
 
 
 class CrossFitted(NamedTuple):
@@ -191,13 +190,15 @@ def cross_fit(
     The held-out score of a row is that of the model whose fold it is; averaged over the repeats, whose folds differ, it
     is that of an average of models, none of which has seen the row. Without folds they are in-sample, and say nothing.
     """
-    name = type(_final_step(estimator)[0]).__name__
-    if isinstance(estimator, FrozenEstimator) or estimator == PRECOMPUTED:
-        model = Given(classes) if estimator == PRECOMPUTED else estimator
+    given = isinstance(estimator, str)
+    name = "given scores" if given else _name(estimator)
+    if given or isinstance(estimator, FrozenEstimator):
+        model = Given(classes) if given else estimator
         scores = class_scores(model, X, classes)
         scale = None if are_probabilities(scores) else _spread(scores)
-        base, held = Averaged([model], np.ones(1), classes, scale), _as_logs(scores, scale)
-        return CrossFitted("given scores" if estimator == PRECOMPUTED else name, base, base, held, held)
+        whole, clipped = (Averaged([model], np.ones(1), classes, scale, least) for least in (_TINY, _LEAST))
+        held = [_as_logs(scores, scale, one.least) for one in (whole, clipped)]
+        return CrossFitted(name, whole, clipped, *held)
     n_folds = folds.max(initial=-1) + 1
     parts = [(repeat, fold, folds[repeat] != fold) for repeat in range(len(folds)) for fold in range(n_folds)]
     parts.append((-1, -1, np.ones(len(y), dtype=bool)))  # all rows
@@ -237,9 +238,9 @@ def cross_fit(
     weights = np.append(np.full(len(models) - 1, (1 - _WHOLE) / max(len(models) - 1, 1)), _WHOLE)
     return CrossFitted(
         name,
-        Averaged(models[-1:], np.ones(1), classes, scale),
+        Averaged(models[-1:], np.ones(1), classes, scale, _TINY),
         Averaged(models, weights, classes, scale),
-        _as_logs(held_out[0], scale),
+        _as_logs(held_out[0], scale, _TINY),
         _as_logs(held_out.mean(axis=0), scale),
     )
 
@@ -252,9 +253,9 @@ def _closing(jobs: Any) -> Iterator[Any]:
         jobs.close()
 
 
-def _as_logs(scores: np.ndarray, scale: float | None) -> np.ndarray:
+def _as_logs(scores: np.ndarray, scale: float | None, least: float = _LEAST) -> np.ndarray:
     if scale is None:
-        return np.asarray(np.log(np.clip(scores, _LEAST, 1.0)))
+        return np.asarray(np.log(np.clip(scores, least, 1.0)))
     return np.clip(scores / scale, -1e6, 1e6)
 
 
@@ -262,6 +263,12 @@ def _spread(scores: np.ndarray) -> float:
     """The typical distance between the scores of a row, so that scores of any unit come out alike."""
     spread = float(np.sqrt(np.mean(np.var(np.clip(scores, -1e150, 1e150), axis=1))))
     return spread if spread > 0 else 1.0
+
+
+def _name(estimator: Any) -> str:
+    while isinstance(estimator, (Pipeline, FrozenEstimator)):
+        estimator = estimator.estimator if isinstance(estimator, FrozenEstimator) else estimator.steps[-1][1]
+    return type(estimator).__name__
 
 
 def _seeded(estimator: Any, seed: int) -> Any:

@@ -158,7 +158,7 @@ class ConformalClassifier(ConformalPredictor):
             None if groups is None else groups[rest],
         )
 
-    def _scores(self, model: Scored, X: Any) -> np.ndarray:
+    def _scores(self, model: Scored, X: Any, known: dict[int, np.ndarray]) -> np.ndarray:  # noqa: ARG002
         P = self._probabilities(model.classifier, X, model.score)
         u = self._uniform(P, model.score)
         scores = np.asarray(model.score(P) if u is None else model.score(P, u))

@@ -13,7 +13,18 @@ from tightset.columns import Columns, as_numbers
 from tightset.measures import MEASURES
 from tightset.surrogate import centred
 
-__all__ = ["Block", "Ensemble", "LinearModel", "Member", "Stacked", "combine", "mixture"]
+__all__ = [
+    "Block",
+    "Ensemble",
+    "LinearModel",
+    "LogProbabilities",
+    "Member",
+    "Stacked",
+    "Tempered",
+    "combine",
+    "mixture",
+    "tempered",
+]
 
 _CHUNK_ROWS = 512
 _STEEPNESS = 4.0  # of the sigmoids that members vote with
@@ -81,28 +92,51 @@ class LogProbabilities(NamedTuple):
         return _in_chunks(_numbers(X), C, member.theta.dtype, lambda part: member.scores(*member.columns.apply(part)))
 
 
+class Tempered(NamedTuple):
+    """Probabilities raised to a power, ``p^power / sum p^power``: below 1 for a classifier that is too sure."""
+
+    block: Block
+    power: float
+
+    def scores(self, X: Any) -> np.ndarray:
+        return tempered(self.block.scores(X), self.power)
+
+
 class Stacked(NamedTuple):
     """Measures on the scores of other classifiers, and on the columns themselves.
 
-    The rows of the ensemble are ``[columns of X | scores of each block | scores of the mixture]``.
+    The rows of the ensemble are ``[columns of X | scores of the mixture | scores of each block]``.
     """
 
     blocks: list[Block | None]  # None where no member asks for it
-    weights: np.ndarray  # of the blocks in the mixture
+    weights: np.ndarray  # of the blocks in the mixture; all zero if no member asks for it
     n_columns: int  # of X; 0 if no member asks for them
     n_classes: int
     ensemble: Ensemble
 
-    def scores(self, X: Any) -> np.ndarray:
+    def scores(self, X: Any, known: dict[int, np.ndarray] | None = None) -> np.ndarray:
+        """Scores of rows; those of the blocks are taken from ``known`` or added to it, for other levels to share."""
+        known = {} if known is None else known
         blank = np.zeros((X.shape[0], self.n_classes))
-        scores = [blank if block is None else block.scores(X) for block in self.blocks]
-        wide = np.hstack([*scores, mixture(scores, self.weights)])
+        for block in self.blocks:
+            if block is not None and id(block) not in known:
+                known[id(block)] = block.scores(X)
+        scores = [blank if block is None else known[id(block)] for block in self.blocks]
+        wide = np.hstack([mixture(scores, self.weights) if self.weights.any() else blank, *scores])
         if not self.n_columns:
             return self.ensemble.scores(wide)
         columns = _numbers(X)
         if sparse.issparse(columns):
             return self.ensemble.scores(sparse.csr_array(sparse.hstack([columns, sparse.csr_array(wide)])))
         return self.ensemble.scores(np.hstack([columns, wide]))
+
+
+def tempered(scores: np.ndarray, power: float) -> np.ndarray:
+    """``log_softmax(power * A)``."""
+    result = power * scores
+    result -= result.max(axis=1, keepdims=True)
+    result -= np.log(np.exp(result).sum(axis=1, keepdims=True))
+    return result
 
 
 def mixture(scores: list[np.ndarray], weights: np.ndarray) -> np.ndarray:

@@ -78,8 +78,8 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
         return present
 
     @abstractmethod
-    def _scores(self, model: Any, X: Any) -> np.ndarray:
-        """Conformity scores ``(n, C)``."""
+    def _scores(self, model: Any, X: Any, known: dict[int, np.ndarray]) -> np.ndarray:
+        """Conformity scores ``(n, C)``. Models of other levels get the same ``known``, for what they share."""
 
     def _settle(self, models: list[Any], rows: CalibrationRows) -> tuple[list[Any], CalibrationRows]:
         """What a subclass still does to its models with the first calibration rows, and the rows that are left."""
@@ -179,13 +179,14 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
         return self
 
     def _calibrations(self, models: list[Any], X: Any, y: np.ndarray, groups: np.ndarray | None) -> list[Calibration]:
+        known: dict[int, np.ndarray] = {}
         return [
-            Calibration.of(self._sound_scores(model, X), y, by_label=self.label_conditional, groups=groups)
+            Calibration.of(self._sound_scores(model, X, known), y, by_label=self.label_conditional, groups=groups)
             for model in models
         ]
 
-    def _sound_scores(self, model: Any, X: Any) -> np.ndarray:
-        scores = self._scores(model, X)
+    def _sound_scores(self, model: Any, X: Any, known: dict[int, np.ndarray]) -> np.ndarray:
+        scores = self._scores(model, X, known)
         if len(scores) != X.shape[0]:
             raise ValueError(f"{type(model).__name__} gave {len(scores)} rows of scores for {X.shape[0]} rows of X")
         if np.isnan(scores).any():
@@ -346,11 +347,14 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
     def _scored(self, X: Any, levels: Sequence[Any]) -> list[tuple[Any, list[Calibration], list[np.ndarray]]]:
         """For each level its calibrations and scores, one of each for every fold."""
         known: dict[int, list[np.ndarray]] = {}
+        shared: list[dict[int, np.ndarray]] = [{} for _ in self.folds_]
         result = []
         for level in levels:
             at = self._model_for(level)
             if at not in known:
-                known[at] = [self._sound_scores(fold.models[at], X) for fold in self.folds_]
+                known[at] = [
+                    self._sound_scores(fold.models[at], X, own) for fold, own in zip(self.folds_, shared, strict=True)
+                ]
             result.append((level, [fold.calibrations[at] for fold in self.folds_], known[at]))
         return result
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import Any, Self
 
 import numpy as np
@@ -11,6 +12,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tightset.bases import PRECOMPUTED, check_any_rows, check_base, classes_of_columns, copy_input_tags
+from tightset.boosting import LIBRARIES
 from tightset.checking import distinct_rows, generator
 from tightset.columns import Columns, as_numbers
 from tightset.grid import OPTIMISERS, SELECTIONS, grid_search
@@ -67,6 +69,9 @@ class SCPOClassifier(ConformalPredictor):
     average : use the average of an estimator's models of all rows and of the folds, unless cross-validation speaks
         against it. It makes sets smaller, but keeps ``1 + folds * repeats`` models (11 by default); with False there is
         one.
+    boost : ``"lightgbm"`` or ``"xgboost"`` (extras of the same names), to try trees on top of the estimator's scores
+        that are grown for small sets; X must be dense numbers, missing ones allowed. They are used if they make sets
+        smaller.
     inefficiency : ``"size"``, ``"log"`` (``log(1 + w)``), a power ``p`` (``w**p``) or a pair ``(f, f')``.
     search : ``"default"``; ``"fast"``, a few times faster, sets nearly as small; ``"thorough"``, a few times slower; a
         `tightset.Search` of your own; or ``"grid"``, the search of the paper.
@@ -124,6 +129,7 @@ class SCPOClassifier(ConformalPredictor):
         *,
         estimator: Any = None,
         average: bool = True,
+        boost: str | None = None,
         inefficiency: Any = "size",
         search: Any = "default",
         measure: str | None = None,
@@ -150,6 +156,7 @@ class SCPOClassifier(ConformalPredictor):
         self.confidence = confidence
         self.estimator = estimator
         self.average = average
+        self.boost = boost
         self.inefficiency = inefficiency
         self.search = search
         self.measure = measure
@@ -269,6 +276,13 @@ class SCPOClassifier(ConformalPredictor):
             if isinstance(self.estimator, str):
                 raise ValueError(f"estimator must be a classifier, 'auto' or 'precomputed'; got {self.estimator!r}")
             check_base(self.estimator)
+        if self.boost is not None:
+            if not (isinstance(self.boost, str) and self.boost in LIBRARIES):
+                raise ValueError(f"boost must be None or one of {', '.join(map(repr, LIBRARIES))}; got {self.boost!r}")
+            if self.estimator is None:
+                raise ValueError("boost adds trees to the scores of an estimator: give one, or estimator='auto'")
+            if find_spec(self.boost) is None:
+                raise ImportError(f"boost={self.boost!r} needs another package: pip install 'tightset[{self.boost}]'")
         named = isinstance(self.search, str) and self.search in ("grid", *SEARCHES)
         if not (named or isinstance(self.search, Search)):
             raise ValueError(
@@ -365,6 +379,7 @@ class SCPOClassifier(ConformalPredictor):
             auto_classifiers(sparse_rows=sparse.issparse(X)) if auto else [self.estimator],
             with_columns=auto,
             average=self.average,
+            boost=self.boost,
             sample_weight=sample_weight,
             **common,
         )
@@ -404,8 +419,8 @@ class SCPOClassifier(ConformalPredictor):
             )
         return [LinearModel(columns, found.theta.astype(X.dtype)) for found in searches], searches
 
-    def _scores(self, model: Ensemble | LinearModel | Stacked, X: Any) -> np.ndarray:
-        return model.scores(X)
+    def _scores(self, model: Ensemble | LinearModel | Stacked, X: Any, known: dict[int, np.ndarray]) -> np.ndarray:
+        return model.scores(X, known) if isinstance(model, Stacked) else model.scores(X)
 
 
 def auto_classifiers(*, sparse_rows: bool) -> list[Any]:

@@ -3,28 +3,31 @@
 1. Each classifier is trained on folds and on all rows (`bases.cross_fit`). Averaged over those models it is a better
    classifier; that average, or the mixture of several classifiers with the weights of largest held-out likelihood, is
    the *anchor*.
-2. Paths lead away from the anchor (`paths`): on its log-probabilities alone, and beside the columns of X. With several
-   classifiers there are paths on each, and on the columns themselves (`search`).
+2. Paths lead away from the anchor (`paths`): on its log-probabilities alone, and beside the columns of X. If logistic
+   regression has a part in the mixture, there are those on the columns themselves too (`search`).
 3. All candidates are judged on held-out rows and the best combined, as in the default search.
-4. Unless the combination is smaller than the anchor by more than a standard error, the anchor it is; and if the
+4. Unless the combination is smaller than the anchor by more than two standard errors, the anchor it is; and if the
    anchor is larger by as much than the best classifier as it is, that one is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy import sparse
+from scipy.optimize import minimize_scalar
 from sklearn.utils import _safe_indexing
 
 from tightset.bases import CrossFitted, cross_fit
+from tightset.boosting import Grown, grow
 from tightset.choice import Curve, Judge, fold_of_rows
 from tightset.columns import Columns
 from tightset.inefficiency import SIZE, Inefficiency
-from tightset.models import Block, Ensemble, LogProbabilities, Stacked, mixture
+from tightset.models import Block, Ensemble, LogProbabilities, Stacked, Tempered, mixture, tempered
 from tightset.paths import Candidate, Search, View, logistic_candidates, path_candidates
 from tightset.pool import (
     Found,
@@ -44,9 +47,10 @@ from tightset.threads import Threads
 
 __all__ = ["stacked_search", "without_choice"]
 
-_DOUBT = 1.0  # standard errors that a gain must exceed
+_DOUBT = 2.0  # standard errors that a gain must exceed
 _FIRMER = 10.0  # scores are held to the anchor so many times as firmly as standardised columns to logistic regression
 _EM_STEPS = 200
+_POWERS = (np.log(0.1), np.log(4.0))
 
 
 class _Part(NamedTuple):
@@ -75,6 +79,7 @@ def stacked_search(
     search: Search,
     with_columns: bool,
     average: bool = True,
+    boost: str | None = None,
     f: Inefficiency = SIZE,
     sample_weight: np.ndarray | None = None,
     unfold: bool = True,
@@ -87,7 +92,7 @@ def stacked_search(
     """The model of each level over classifiers that take ``rows``; labels ``y`` in ``0 ... C - 1``.
 
     ``X`` are the same rows as numbers, or None if they are not. ``with_columns`` makes measures on those columns
-    candidates as well, and logistic regression a part of the mixture.
+    candidates as well, and logistic regression a part of the mixture; ``boost`` makes trees of that library.
     """
     order = np.argsort(y, kind="stable")
     rows, X, y = _safe_indexing(rows, order), None if X is None else X[order], y[order]
@@ -113,8 +118,24 @@ def stacked_search(
         levels = []
         for confidence in confidences:
             judge, rng = judge_of_level(confidence, y, weight, f, seed)
+            grown: list[Grown] = []
+            if boost is not None:
+                grown = grow(
+                    boost,
+                    rows,
+                    y,
+                    stack.scores,
+                    fold,
+                    judge.eps,
+                    f,
+                    weight=weight,
+                    seed=int(rng.integers(2**31)),
+                    n_jobs=n_jobs,
+                    check=threads.check,
+                    progress=progress,
+                )
             levels.append(
-                _search_level(stack, families, linear, fold, judge, confidence, search, rng, threads, progress)
+                _search_level(stack, families, linear, grown, fold, judge, confidence, search, rng, threads, progress)
             )
         return levels
 
@@ -148,8 +169,21 @@ def _parts(
         scored = [(one, held_out_scores(one, fold)) for some in linear for one in some]
         best, scores = max(scored, key=lambda pair: np.average(pair[1][np.arange(len(y)), y], weights=weight))
         member = Judged(best, np.nan, np.nan, 0.0, np.nan).member
-        parts.append(_Part("logistic regression", np.maximum(scores, np.log(1e-5)), LogProbabilities(member)))
+        parts.append(_Part("logistic regression", scores, LogProbabilities(member)))
+    if len(parts) > len(fitted) + 1:  # to be mixed: each as sure of itself as it may be
+        parts[len(fitted) :] = [_tempered(part, y, weight) for part in parts[len(fitted) :]]
     return parts
+
+
+def _tempered(part: _Part, y: np.ndarray, weight: np.ndarray | None) -> _Part:
+    """The part with the power of largest held-out likelihood."""
+
+    def loss(log_power: float) -> float:
+        own = tempered(part.held_out, np.exp(log_power))[np.arange(len(y)), y]
+        return -float(np.average(own, weights=weight))
+
+    power = float(np.exp(minimize_scalar(loss, bounds=_POWERS, method="bounded", options={"xatol": 1e-3}).x))
+    return _Part(part.name, tempered(part.held_out, power), Tempered(part.block, power))
 
 
 def _mixture_weights(scores: list[np.ndarray], y: np.ndarray, weight: np.ndarray | None, skip: int) -> np.ndarray:
@@ -170,7 +204,7 @@ def _mixture_weights(scores: list[np.ndarray], y: np.ndarray, weight: np.ndarray
 
 
 class _Stack:
-    """The stacked rows ``[X | scores of each part | scores of the mixture]``, and views of them."""
+    """The stacked rows ``[X | scores of the mixture | scores of each part]``, and views of them."""
 
     def __init__(
         self,
@@ -188,8 +222,9 @@ class _Stack:
         fits = np.ones((2, len(y))) if fits is None else fits
         self.n_columns = 0 if X is None else X.shape[1]
         self.columns = None if X is None else Columns.plain(X, fits[-1], standardise=standardise)
-        scores = [part.held_out for part in parts]
-        wide = np.hstack([*scores, mixture(scores, weights)])
+        held_out = [part.held_out for part in parts]
+        self.scores = mixture(held_out, weights)
+        wide = np.hstack([self.scores, *held_out])
         if X is None:
             self.rows = wide
         elif sparse.issparse(X):
@@ -198,11 +233,11 @@ class _Stack:
             self.rows = np.hstack([X, wide])
         self._fits = y, n_classes, fits, device
 
-    def anchor(self, part: int, *, beside: bool = False) -> Candidate:
-        """The ranking of a part, of all of them for the mixture: the identity on its scores, nothing on columns."""
+    def anchor(self, part: int | None = None, *, beside: bool = False) -> Candidate:
+        """The ranking of a part, or of the mixture: the identity on its scores, nothing on columns."""
         C = self.n_classes
-        at = self.n_columns + part * C + np.arange(C)
-        name = self.parts[part].name if part < len(self.parts) else self.name
+        at = self.n_columns + (0 if part is None else part + 1) * C + np.arange(C)
+        name = self.name if part is None else self.parts[part].name
         columns = Columns.of_scores(np.zeros((1, C)), at, name)
         if beside and self.columns is not None:
             columns = self.columns.after(columns)
@@ -213,30 +248,44 @@ class _Stack:
 
     @property
     def name(self) -> str:
-        """Of the anchor."""
+        """Of the mixture."""
         used = [part.name for part, weight in zip(self.parts, self.weights, strict=True) if weight > 0]
         return used[0] if len(used) == 1 else "mixture"
 
     def families(self, strengths: Sequence[float], threads: Threads, progress: Progress) -> list[_Family]:
-        """The anchor; the anchor beside the columns; and if it is a mixture, its parts."""
-        anchors = [self.anchor(len(self.parts))]
-        if self.columns is not None:
-            anchors.append(self.anchor(len(self.parts), beside=True))
-        if np.count_nonzero(self.weights) > 1:
-            anchors += [self.anchor(int(at)) for at in np.flatnonzero(self.weights)]
+        """The anchor, and the anchor beside the columns."""
+        anchors = [self.anchor(), *([] if self.columns is None else [self.anchor(beside=True)])]
         fits = logistic_candidates([one.view for one in anchors], strengths, threads=threads, progress=progress)
         return [_Family(anchor, some) for anchor, some in zip(anchors, fits, strict=True)]
+
+    def with_trees(self, grown: list[Grown]) -> Self:
+        """The same with more parts, of no weight in the mixture."""
+        more = copy(self)
+        more.parts = [*self.parts, *(_Part(f"{one.trees.rounds} rounds", one.held_out, one.trees) for one in grown)]
+        more.weights = np.append(self.weights, np.zeros(len(grown)))
+        return more
+
+    def boosted(self, part: int, rounds: int) -> Candidate:
+        """The mixture and trees on top of it; held to it the less the more rounds there are."""
+        C = self.n_classes
+        at = self.n_columns + np.append(np.arange(C), (part + 1) * C + np.arange(C))
+        columns = Columns.of_scores(np.zeros((1, 2 * C)), at, f"boosted {self.name}")
+        rows = np.hstack([self.scores, self.parts[part].held_out])
+        view = View.of(columns._replace(at=None), rows, *self._fits)._replace(columns=columns)
+        theta = np.zeros((len(view.weight), 2 * C + 1, C))
+        theta[:, : 2 * C] = np.vstack([np.eye(C), np.eye(C)])
+        return Candidate("boosted", view, "softmax", theta, 1.0, 1 / rounds, rounds)
 
     def model(self, members: list[Judged]) -> Stacked:
         p, C = self.n_columns, self.n_classes
         own = [one.member for one in members]
         where = [np.arange(p) if m.columns.at is None else m.columns.at for m in own]
         used = np.unique(np.concatenate(where))
-        asked = set(((used[used >= p] - p) // C).tolist())
-        if len(self.parts) in asked:
+        asked = set(((used[used >= p] - p) // C - 1).tolist())
+        if -1 in asked:
             asked |= set(np.flatnonzero(self.weights).tolist())
         blocks = [part.block if at in asked else None for at, part in enumerate(self.parts)]
-        weights = self.weights if len(self.parts) in asked else np.eye(len(self.parts))[min(asked, default=0)]
+        weights = self.weights if -1 in asked else np.zeros(len(self.parts))
         if not (used < p).any():
             where, p = [at - p for at in where], 0
         own = [m._replace(columns=m.columns._replace(at=at)) for m, at in zip(own, where, strict=True)]
@@ -247,6 +296,7 @@ def _search_level(
     stack: _Stack,
     families: list[_Family],
     linear: list[list[Candidate]],
+    grown: list[Grown],
     fold: np.ndarray,
     judge: Judge,
     confidence: Any,
@@ -265,10 +315,13 @@ def _search_level(
         steps = path_candidates(start, firm, judge.eps, judge.f, rng=rng, threads=threads, progress=progress)
         judged += examined([start, *logistic, *steps])
     anchor, likeliest = judged[0], max(judged, key=_likelihood)
-    if linear:
+    if linear and stack.weights[-1] > 0:
         by_columns, best, trained = train_columns(linear, fold, judge, search, rng, threads, progress)
         judged += [one for some in by_columns for one in some] + trained
         plain.append(best[0])
+    if grown:
+        first, stack = len(stack.parts), stack.with_trees(grown)
+        judged += examined([stack.boosted(first + at, one.trees.rounds) for at, one in enumerate(grown)])
     baseline = min(plain, key=lambda one: one.criterion)
     members = shortlist(judged)
     ours = combined_curve(members, fold, judge)
