@@ -13,12 +13,12 @@ from tightset.arrays import Array, as_array, to_numpy
 from tightset.icp import significance, threshold
 from tightset.inefficiency import SIZE, Inefficiency
 from tightset.measures import Linear
-from tightset.objective import Penalised
+from tightset.objective import FORMS, Penalised
 from tightset.optimise import Adam, GradientDescent, minimise
 from tightset.rows import Rows
 from tightset.surrogate import Surrogate
 
-__all__ = ["OPTIMISERS", "SELECTIONS", "Chosen", "grid_search", "training_inefficiency"]
+__all__ = ["GRID", "OPTIMISERS", "SELECTIONS", "Chosen", "check_grid", "grid_search", "training_inefficiency"]
 
 OPTIMISERS = {"gradient-descent": GradientDescent, "adam": Adam}
 SELECTIONS = ("inefficiency", "loss")
@@ -32,6 +32,36 @@ class Chosen(NamedTuple):
     theta: np.ndarray
     table: dict[str, np.ndarray]
     trace: np.ndarray | None
+
+
+GRID: dict[str, Any] = {
+    "penalty": (10, 100, 500, 1000, 5000),
+    "sharpness": (1, 2, 5, 10),
+    "learning_rate": (1, 10, 100, 1000),
+    "loss_form": "-1/L",
+    "optimiser": "gradient-descent",
+    "selection": "inefficiency",
+    "max_iter": 1000,
+    "tol": 1e-7,
+}
+
+
+def check_grid(settings: dict[str, Any]) -> None:
+    """Raise unless the settings are such as those of `GRID`."""
+    for name, letter in (("penalty", "lambda"), ("sharpness", "gamma"), ("learning_rate", "eta")):
+        try:
+            values = np.atleast_1d(np.asarray(settings[name], dtype=float))
+        except (TypeError, ValueError):
+            values = np.empty(0)
+        if values.ndim > 1 or not len(values) or not (np.isfinite(values) & (values > 0)).all():
+            raise ValueError(
+                f"{name} ({letter}) must be a positive number or a sequence of them; got {settings[name]!r}"
+            )
+    for name, allowed in (("loss_form", FORMS), ("optimiser", tuple(OPTIMISERS)), ("selection", SELECTIONS)):
+        if settings[name] not in allowed:
+            raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {settings[name]!r}")
+    if not (isinstance(settings["tol"], (int, float, np.number)) and settings["tol"] >= 0):
+        raise ValueError(f"tol must be zero or a positive number; got {settings['tol']!r}")
 
 
 def grid_search(

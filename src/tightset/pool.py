@@ -15,6 +15,7 @@ from tightset.paths import Candidate
 from tightset.surrogate import centred
 
 __all__ = [
+    "FEW_ROWS",
     "Found",
     "Judged",
     "Verdict",
@@ -28,6 +29,7 @@ __all__ = [
     "table",
 ]
 
+FEW_ROWS = 50  # with fewer training rows cross-validation has nothing to say
 _MEMBERS = 8
 _PER_PATH = 2
 _TOLERANCE = 0.03  # members are at most so much worse than the best
@@ -59,7 +61,7 @@ class Found(NamedTuple):
         """What the verdict says, in a sentence or two."""
         baseline, ours, error, accepted, unit, name, fallback = self.verdict
         if not np.isfinite(baseline):
-            return f"the training rows are too few to choose by; {fallback} is used."
+            return f"fewer than {FEW_ROWS} training rows are too few to choose by; {fallback} is used."
         gain, error = ((baseline - ours) / abs(baseline), error / abs(baseline)) if baseline else (0.0, 0.0)
         how = f"{100 * gain:.1f} % smaller" if gain >= 0.0005 else "no smaller"
         if not accepted:

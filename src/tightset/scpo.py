@@ -15,13 +15,12 @@ from tightset.bases import PRECOMPUTED, check_any_rows, check_base, classes_of_c
 from tightset.boosting import LIBRARIES
 from tightset.checking import distinct_rows, generator
 from tightset.columns import Columns, as_numbers
-from tightset.grid import OPTIMISERS, SELECTIONS, grid_search
+from tightset.grid import GRID, check_grid, grid_search
 from tightset.inefficiency import as_inefficiency
 from tightset.measures import MEASURES
 from tightset.models import Ensemble, LinearModel, Stacked
-from tightset.objective import FORMS
 from tightset.paths import SEARCHES, Search
-from tightset.pool import Found
+from tightset.pool import FEW_ROWS, Found
 from tightset.predictor import ConformalPredictor
 from tightset.progress import Progress
 from tightset.search import path_search
@@ -30,18 +29,6 @@ from tightset.stacking import stacked_search, without_choice
 __all__ = ["SCPOClassifier"]
 
 AUTO = "auto"
-
-_FEW_ROWS = 50  # with fewer training rows cross-validation has nothing to say, and logistic regression is trained
-_GRID: dict[str, Any] = {
-    "penalty": (10, 100, 500, 1000, 5000),
-    "sharpness": (1, 2, 5, 10),
-    "learning_rate": (1, 10, 100, 1000),
-    "loss_form": "-1/L",
-    "optimiser": "gradient-descent",
-    "selection": "inefficiency",
-    "max_iter": 1000,
-    "tol": 1e-7,
-}
 
 
 class SCPOClassifier(ConformalPredictor):
@@ -188,7 +175,7 @@ class SCPOClassifier(ConformalPredictor):
         choose 1000 and never 10000, and five values make the 400 runs a data set that it counts. It does not give the
         number of steps; docs/paper.md has sizes by steps.
         """
-        return cls(confidence, **({"search": "grid"} | _GRID | {"tol": 0.0} | changes))
+        return cls(confidence, **({"search": "grid"} | GRID | {"tol": 0.0} | changes))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -295,7 +282,7 @@ class SCPOClassifier(ConformalPredictor):
                 raise ValueError("search='grid' trains on columns, as the paper does; leave estimator out")
             self._check_grid()
         else:
-            for name in (*_GRID, "keep_trace"):
+            for name in (*GRID, "keep_trace"):
                 if name != "max_iter" and getattr(self, name) is not None and getattr(self, name) is not False:
                     raise ValueError(f"{name} belongs to search='grid'; with search={self.search!r} leave it out")
         if self.max_iter is not None and not (_whole(self.max_iter) and self.max_iter > 0):
@@ -309,23 +296,10 @@ class SCPOClassifier(ConformalPredictor):
         settings = self._grid_settings()
         if self.measure not in (None, "linear"):
             raise ValueError(f"search='grid' trains the linear measure of the paper; got measure={self.measure!r}")
-        for name, letter in (("penalty", "lambda"), ("sharpness", "gamma"), ("learning_rate", "eta")):
-            try:
-                values = np.atleast_1d(np.asarray(settings[name], dtype=float))
-            except (TypeError, ValueError):
-                values = np.empty(0)
-            if values.ndim > 1 or not len(values) or not (np.isfinite(values) & (values > 0)).all():
-                raise ValueError(
-                    f"{name} ({letter}) must be a positive number or a sequence of them; got {settings[name]!r}"
-                )
-        for name, allowed in (("loss_form", FORMS), ("optimiser", tuple(OPTIMISERS)), ("selection", SELECTIONS)):
-            if settings[name] not in allowed:
-                raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {settings[name]!r}")
-        if not (isinstance(settings["tol"], (int, float, np.number)) and settings["tol"] >= 0):
-            raise ValueError(f"tol must be zero or a positive number; got {settings['tol']!r}")
+        check_grid(settings)
 
     def _grid_settings(self) -> dict[str, Any]:
-        return {name: value if getattr(self, name) is None else getattr(self, name) for name, value in _GRID.items()}
+        return {name: value if getattr(self, name) is None else getattr(self, name) for name, value in GRID.items()}
 
     def _path_settings(self) -> Search:
         search = self.search if isinstance(self.search, Search) else SEARCHES[self.search]
@@ -341,7 +315,7 @@ class SCPOClassifier(ConformalPredictor):
         with Progress(f"training for {levels}", show=self.verbose) as progress:
             if self.search == "grid":
                 return self._search_grid(X, y, sample_weight, progress)
-            choose = len(y) >= _FEW_ROWS
+            choose = len(y) >= FEW_ROWS
             common: dict[str, Any] = {
                 "confidences": list(self.levels_),
                 "search": self._path_settings() if choose else None,

@@ -80,7 +80,11 @@ BASES: dict[str, Callable[[int], Any]] = {
 
 
 class Peer(NamedTuple):
-    """What is measured: the key of a row. ``base`` is one of `BASES` or ``auto``."""
+    """What is measured: the key of a row. ``base`` is one of `BASES` or ``auto``.
+
+    ``method`` is ``lac`` (`ConformalClassifier`), ``scpo``, ``averaged`` (what SCPO starts from: the classifier averaged
+    over folds, its probabilities thresholded), or one of `PEER_METHODS`.
+    """
 
     dataset: str
     seed: int
@@ -111,7 +115,7 @@ def plan(seeds: Iterable[int] = range(5), datasets: Iterable[str] = DATASETS) ->
         for name in datasets:
             pairs = [("auto", "scpo")]
             for base in BASES:
-                pairs += [(base, "lac")] + [(base, "scpo")] * (base in TRAINED)
+                pairs += [(base, "lac")] + [(base, "scpo"), (base, "averaged")] * (base in TRAINED)
                 pairs += [(base, peer) for peer in PEER_METHODS if base != "lightgbm" and _possible(name, peer)]
             rows += [Peer(name, seed, base, method, level) for base, method in pairs for level in LEVELS]
     return rows
@@ -159,10 +163,13 @@ class Workshop:
         if (base, method) not in self._measured:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # too few calibration rows for 99 %, unconverged networks
-                self._measured[base, method] = self._train(base) if method == "scpo" else self._wrap(base, method)
+                if method in ("scpo", "averaged"):
+                    self._train(base)
+                else:
+                    self._measured[base, method] = self._wrap(base, method)
         return self._measured[base, method]
 
-    def _train(self, base: str) -> _Measured:
+    def _train(self, base: str) -> None:
         s, y = self.split, np.searchsorted(self.classes, self.split.y_train)
         estimator = "auto" if base == "auto" else BASES[base](self.seed)
         clf = SCPOClassifier(LEVELS, estimator=estimator, random_state=self.seed, verbose=False)
@@ -174,8 +181,16 @@ class Workshop:
         seconds = time.perf_counter() - trained
         X = np.concatenate([s.X_cal, s.X_test])
         known: dict[int, np.ndarray] = {}
-        scores = [model.scores(X, known) for model in clf.folds_[0].models]
-        return _Measured(sets, scores, trained - start, seconds, "")
+        models = clf.folds_[0].models
+        scores = [model.scores(X, known) for model in models]
+        self._measured[base, "scpo"] = _Measured(sets, scores, trained - start, seconds, "")
+        averaged = next((model.blocks[1] for model in models if model.blocks[1] is not None), None)
+        if base != "auto" and averaged is not None:
+            P, n = known[id(averaged)], len(self.y_cal)
+            sets = [Calibration.of(P[:n], self.y_cal).sets(P[n:], level) for level in LEVELS]
+            self._measured[base, "averaged"] = _Measured(sets, [P] * len(LEVELS), trained - start, seconds, "")
+        else:  # it was not worth keeping
+            self._measured[base, "averaged"] = _Measured([None] * len(LEVELS), None, trained - start, seconds, "")
 
     def _wrap(self, base: str, method: str) -> _Measured:
         s = self.split
