@@ -82,8 +82,8 @@ BASES: dict[str, Callable[[int], Any]] = {
 class Peer(NamedTuple):
     """What is measured: the key of a row. ``base`` is one of `BASES` or ``auto``.
 
-    ``method`` is ``lac`` (`ConformalClassifier`), ``scpo``, ``averaged`` (what SCPO starts from: the classifier averaged
-    over folds, its probabilities thresholded), or one of `PEER_METHODS`.
+    ``method`` is ``lac`` (`ConformalClassifier`), ``scpo``, ``averaged`` (what SCPO starts from: the classifier
+    averaged over folds, its probabilities thresholded), or one of `PEER_METHODS`.
     """
 
     dataset: str
