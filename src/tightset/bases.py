@@ -216,9 +216,9 @@ def cross_fit(
             rest = np.flatnonzero(~rows)
             return model, class_scores(model, _safe_indexing(X, rest), classes) if len(rest) else None
         except Exception as error:
-            where = f"rows outside fold {fold + 1} of {n_folds}" if fold >= 0 else "all training rows"
+            where = f" outside fold {fold + 1} of {n_folds}" if fold >= 0 else ", all of them"
             raise ValueError(
-                f"{name} could not be trained on the {len(at)} {where}: {type(error).__name__}: {error}"
+                f"{name} could not be trained on the {len(at)} rows{where}: {type(error).__name__}: {error}"
             ) from error
 
     jobs = Parallel(n_jobs=n_jobs, return_as="generator")(

@@ -133,9 +133,7 @@ def numbers_or_missing(X: Any) -> np.ndarray:
     try:
         return np.asarray(X, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ValueError(
-            "boost needs rows that are numbers, dense ones; encode others before, or leave boost out"
-        ) from None
+        raise ValueError("boost needs dense rows of numbers: encode others before, or leave boost out") from None
 
 
 def _lightgbm(X: np.ndarray, y: np.ndarray, Z: np.ndarray, gradient: Any, seed: int, n_jobs: int | None) -> Any:

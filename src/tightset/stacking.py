@@ -164,7 +164,9 @@ def _parts(
 ) -> list[_Part]:
     """Each classifier as it is, then each one averaged, then the likeliest logistic regression."""
     parts = [_Part(one.name, one.held_out_whole, one.whole) for one in fitted]
-    parts += [_Part(f"averaged {one.name}", one.held_out_averaged, one.averaged) for one in fitted]
+    for one in fitted:
+        name = one.name if len(one.averaged.models) == 1 else f"averaged {one.name}"
+        parts.append(_Part(name, one.held_out_averaged, one.averaged))
     if linear:
         scored = [(one, held_out_scores(one, fold)) for some in linear for one in some]
         best, scores = max(scored, key=lambda pair: np.average(pair[1][np.arange(len(y)), y], weights=weight))
