@@ -44,6 +44,7 @@ PAPER_ORDER = [
     "sections",
     "report",
     "efficiency_report",
+    "peers_report",
 ]
 
 

@@ -101,6 +101,10 @@ efficiency_app = typer.Typer(
     no_args_is_help=True, help="How small the sets are.\n\nExample: tightset efficiency run --dataset wine"
 )
 app.add_typer(efficiency_app, name="efficiency")
+peers_app = typer.Typer(
+    no_args_is_help=True, help="Beside other libraries.\n\nExample: tightset peers run --dataset wine --splits 1"
+)
+app.add_typer(peers_app, name="peers")
 
 DataDir = Annotated[
     Path | None,
@@ -287,6 +291,47 @@ def efficiency_report(
     from tightset.paper.efficiency_report import write_efficiency
 
     write_efficiency(results, out, figures=figures)
+    typer.echo(f"written: {out}")
+
+
+@peers_app.command("run")
+def peers_run(
+    out: Annotated[Path, typer.Option(help="Folder of results; a run that was broken off goes on there.")] = Path(
+        "results/peers"
+    ),
+    splits: Annotated[int, typer.Option(min=1, help="Splits of each set.")] = 5,
+    dataset: Annotated[list[str] | None, typer.Option(help="Only this data set; may be repeated.")] = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Measure MAPIE, crepes, puncc and tightset on the same classifiers; every finished row is kept.
+
+    Example: tightset peers run --dataset wine --splits 2 --out quick
+    """
+    from importlib.util import find_spec
+
+    from tightset.paper.peers import PEERS, plan
+    from tightset.paper.runner import ResultsError
+
+    missing = [name for name in ("crepes", "lightgbm", "mapie", "deel") if find_spec(name) is None]
+    if missing:
+        raise ResultsError("the other libraries are not installed: pip install 'tightset[peers]'")
+    experiments = plan(range(splits), _known(dataset))
+    _measure(PEERS, experiments, out, data_dir, None)
+    typer.echo(f"{len(experiments)} rows in {out / 'rows.csv'}; next: tightset peers report --results {out}")
+
+
+@peers_app.command("report")
+def peers_report(
+    results: Annotated[Path, typer.Option(help="Folder of results of `tightset peers run`.")] = Path("results/peers"),
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("docs/peers.md"),
+) -> None:
+    """Write the page beside other libraries from stored results.
+
+    Example: tightset peers report --results results/peers --out docs/peers.md
+    """
+    from tightset.paper.peers_report import write_peers
+
+    write_peers(results, out)
     typer.echo(f"written: {out}")
 
 

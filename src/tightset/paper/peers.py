@@ -315,4 +315,4 @@ def _cost(experiment: Peer) -> float:
     return COSTS[experiment.dataset] * {"scpo": 4.0 if experiment.base == "auto" else 2.0}.get(experiment.method, 0.2)
 
 
-PEERS = Study(Peer._fields, COLUMNS, Workshop, _cost)
+PEERS = Study(Peer._fields, COLUMNS, Workshop, _cost, packages=("lightgbm", "mapie", "crepes", "puncc"))

@@ -36,7 +36,8 @@ class Study(NamedTuple):
     """What is measured: an experiment is a named tuple that begins with (dataset, seed) and is the key of its row.
 
     ``workshop(dataset, seed, data_dir, device)`` has a method ``measure(experiment)`` that returns the row; ``cost`` of
-    an experiment is in any unit; ``beside(experiments, data_dir)`` is measured once for the file ``errata.json``.
+    an experiment is in any unit; ``beside(experiments, data_dir)`` is measured once for the file ``errata.json``;
+    ``packages`` are those whose versions matter, besides the usual ones.
     """
 
     key: tuple[str, ...]
@@ -44,6 +45,7 @@ class Study(NamedTuple):
     workshop: Callable[..., Any]
     cost: Callable[[Any], float]
     beside: Callable[..., Any] | None = None
+    packages: tuple[str, ...] = ()
 
 
 def read_rows(path: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:
@@ -81,7 +83,7 @@ def run(
         done = {_key(study, row) for row in read_rows(path, study.columns)}
         todo = [experiment for experiment in experiments if _key(study, experiment._asdict()) not in done]
         data = {name: [file.path for file in raw_files(name, data_dir)] for name in dict.fromkeys(e[0] for e in todo)}
-        log = Log(out / "run.json", device, data)
+        log = Log(out / "run.json", device, data, study.packages)
         left, total = sum(map(study.cost, todo)), sum(map(study.cost, experiments))
         workshop = None
         with _writing(path):
@@ -159,7 +161,9 @@ def _append(file: BinaryIO, cells: Iterable[Any]) -> None:
 class Log:
     """``run.json``: who measured the rows, session by session. Times are kept here, apart from the results."""
 
-    def __init__(self, path: Path, device: str | None, data: dict[str, list[str]]) -> None:
+    def __init__(
+        self, path: Path, device: str | None, data: dict[str, list[str]], packages: tuple[str, ...] = ()
+    ) -> None:
         self.path = path
         sessions = read_json(path)
         # A file that cannot be read is begun anew: it describes the rows, it does not hold them.
@@ -176,7 +180,9 @@ class Log:
             "device": device,
             "hardware": _hardware(device),
             "versions": {"tightset": __version__, "python": platform.python_version()}
-            | {name: version(name) for name in ("numpy", "scipy", "scikit-learn", *(["torch"] if device else []))},
+            | {
+                name: version(name) for name in ("numpy", "scipy", "scikit-learn", *packages, *["torch"] * bool(device))
+            },
             "git": _git_state(),
             "data": data,
             "rows": 0,
