@@ -14,7 +14,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from array_api_compat import array_namespace
 
-__all__ = ["Array", "Run", "Scratch", "as_array", "label_runs", "namespace", "own_label", "tanh_inplace", "to_numpy"]
+__all__ = [
+    "Array",
+    "Run",
+    "Scratch",
+    "as_array",
+    "label_runs",
+    "namespace",
+    "own_label",
+    "settle",
+    "tanh_inplace",
+    "to_numpy",
+]
 
 Array = Any  # an array of whichever library the caller brought
 
@@ -90,3 +101,19 @@ class Scratch(threading.local):
         if self.buffer is None or self.buffer.shape[0] < prod(shape) or self.buffer.dtype != like.dtype:
             self.buffer = namespace(like).empty((prod(shape),), dtype=like.dtype, device=like.device)
         return namespace(like).reshape(self.buffer[: prod(shape)], shape)
+
+
+def settle(scores: np.ndarray) -> np.ndarray:
+    """Scores rounded to 40 (float32: 19) binary digits, so that the same row scores the same in any batch.
+
+    Matrix products round differently for one row and for many. Where features are discrete, a new row equal to a
+    calibration row must tie with it; a last digit that falls the wrong way would cost coverage.
+    """
+    single = scores.dtype == np.float32
+    whole: Any = np.uint32 if single else np.uint64
+    drop = 4 if single else 12
+    result = np.array(scores, dtype=np.float32 if single else np.float64, order="C")
+    bits = result.view(whole)
+    bits += whole(1 << (drop - 1))
+    bits &= ~whole((1 << drop) - 1)
+    return result

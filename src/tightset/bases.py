@@ -16,10 +16,12 @@ from joblib import Parallel, delayed
 from scipy import sparse
 from sklearn.base import clone, is_classifier
 from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.validation import has_fit_parameter, validate_data
 
+from tightset.arrays import settle
 from tightset.progress import Progress
 
 __all__ = [
@@ -35,10 +37,12 @@ __all__ = [
     "copy_input_tags",
     "cross_fit",
     "fit_base",
+    "known_classes",
 ]
 
 PRECOMPUTED = "precomputed"
 _LEAST = 1e-5  # probabilities below are alike: a tree that says 0 has just not seen enough rows
+_LEAST_GIVEN = 1e-10  # not trees, perhaps, and sure of themselves
 _TINY = 1e-30  # for a classifier as it is: its own ranking, to the last
 _WHOLE = 0.5  # weight of the model of all rows among those of the folds
 
@@ -50,7 +54,9 @@ class Given:
         self.classes_ = classes
 
     def decision_function(self, X: Any) -> np.ndarray:
-        return np.asarray(X)
+        scores = np.asarray(X).view()
+        scores.flags.writeable = False  # they are the user's
+        return scores
 
 
 def check_base(estimator: Any) -> None:
@@ -62,7 +68,7 @@ def check_base(estimator: Any) -> None:
         raise ValueError(f"estimator must have predict_proba or decision_function to score labels; {name} has neither")
     if hasattr(estimator, "__sklearn_tags__") and not is_classifier(estimator):
         raise ValueError(f"estimator must be a classifier; {name} is not")
-    if getattr(_final_step(estimator)[0], "decision_function_shape", None) == "ovo" and not hasattr(
+    if getattr(_innermost(estimator), "decision_function_shape", None) == "ovo" and not hasattr(
         estimator, "predict_proba"
     ):
         raise ValueError("estimator must score classes, not pairs of them: set decision_function_shape='ovr'")
@@ -90,8 +96,12 @@ def check_any_rows(owner: Any, X: Any, *, reset: bool) -> Any:
     return X
 
 
-def classes_of_columns(columns: int, classes: np.ndarray) -> np.ndarray:
+def classes_of_columns(X: Any, classes: np.ndarray) -> np.ndarray:
     """The classes that columns of precomputed scores stand for: the labels in order, or ``0 ... columns - 1``."""
+    columns, names = X.shape[-1], [str(name) for name in getattr(X, "columns", ())]
+    labels = [str(label) for label in classes]
+    if names != labels and sorted(names) == sorted(labels):
+        raise ValueError(f"the columns of X must be in the order of the sorted labels, {labels[:10]}; got {names[:10]}")
     if len(classes) == columns:
         return classes
     if classes.dtype.kind in "iu" and classes[0] >= 0 and classes[-1] < columns:
@@ -102,9 +112,22 @@ def classes_of_columns(columns: int, classes: np.ndarray) -> np.ndarray:
     )
 
 
-def fit_base(estimator: Any, X: Any, y: np.ndarray, weight: np.ndarray | None = None) -> Any:
-    """A trained copy; ``y`` holds labels as the user gave them."""
-    model = clone(estimator)
+def known_classes(model: Any, present: np.ndarray) -> np.ndarray:
+    """The classes of a model that is trained already, among them all of ``y``."""
+    if not hasattr(model, "classes_"):
+        raise ValueError(f"{_name(model)} must be trained already if it is to stay as it is; it has no classes_")
+    classes = np.unique(model.classes_)
+    unknown = set(present.tolist()) - set(classes.tolist())
+    if unknown:
+        raise ValueError(f"y has labels that {_name(model)} was not trained on: {sorted(unknown, key=str)[:5]}")
+    return classes
+
+
+def fit_base(
+    estimator: Any, X: Any, y: np.ndarray, weight: np.ndarray | None = None, *, seed: int | None = None
+) -> Any:
+    """A trained copy; ``y`` holds labels as the user gave them; a seed is for what has no ``random_state`` yet."""
+    model = clone(estimator) if seed is None else _seeded(estimator, seed)
     weights = {} if weight is None else {_weight_argument(model): weight}
     model.fit(X, y, **weights)
     return model
@@ -112,9 +135,13 @@ def fit_base(estimator: Any, X: Any, y: np.ndarray, weight: np.ndarray | None = 
 
 def class_scores(model: Any, X: Any, classes: np.ndarray) -> np.ndarray:
     """Scores ``(n, C)``, columns as ``classes``; a class that the model has not seen conforms least."""
-    name = type(model).__name__
+    name = "X" if isinstance(model, Given) else _name(model)
+    if not hasattr(model, "classes_"):
+        raise ValueError(f"{name} has no classes_: it was not trained, or is no classifier")
     with_probabilities = hasattr(model, "predict_proba")
     scores = np.asarray(model.predict_proba(X) if with_probabilities else model.decision_function(X))
+    if scores.dtype.kind not in "fbiu" or scores.ndim not in (1, 2):
+        raise ValueError(f"{name} must give an array of real scores, a column for each class; it gave {scores!r:.60}")
     if scores.dtype.kind != "f":
         scores = scores.astype(np.float64)
     if scores.ndim == 1:  # two classes, one signed distance
@@ -123,17 +150,18 @@ def class_scores(model: Any, X: Any, classes: np.ndarray) -> np.ndarray:
         raise ValueError(f"{name} gave {len(scores)} rows of scores for {X.shape[0]} rows of X")
     if scores.shape[1] != len(model.classes_):
         raise ValueError(
-            f"estimator {name} gave {scores.shape[1]} scores a row for {len(model.classes_)} "
-            "classes; one score a class is needed"
+            f"{name} gave {scores.shape[1]} scores a row for {len(model.classes_)} classes; one score a class is needed"
         )
     if np.isnan(scores).any():
-        what = "X has scores" if isinstance(model, Given) else f"{name} gave scores"
-        raise ValueError(f"{what} that are NaN, first in row {int(np.isnan(scores).any(axis=1).argmax())}")
+        verb = "has" if isinstance(model, Given) else "gave"
+        raise ValueError(
+            f"{name} {verb} scores that are NaN, first in row {int(np.isnan(scores).any(axis=1).argmax())}"
+        )
     if np.array_equal(model.classes_, classes):
         return scores
     unknown = set(np.asarray(model.classes_).tolist()) - set(classes.tolist())
     if unknown:
-        raise ValueError(f"estimator {name} predicts the classes {sorted(unknown, key=str)[:5]}, which y does not have")
+        raise ValueError(f"{name} predicts the classes {sorted(unknown, key=str)[:5]}, which y does not have")
     full = np.full((len(scores), len(classes)), 0.0 if with_probabilities else -np.inf, dtype=scores.dtype)
     full[:, np.searchsorted(classes, model.classes_)] = scores
     return full
@@ -155,11 +183,15 @@ class Averaged(NamedTuple):
     classes: np.ndarray
     scale: float | None  # None for probabilities
     least: float = _LEAST
+    lowest: float = 0.0  # score of a class that a model has not seen, where they are no probabilities
 
     def scores(self, X: Any) -> np.ndarray:
         total: Any = 0.0
         for model, weight in zip(self.models, self.weights, strict=True):
-            total = total + weight * class_scores(model, X, self.classes).astype(np.float64)
+            scores = class_scores(model, X, self.classes)
+            if scores.dtype == np.float32:
+                scores = settle(scores)  # before a float64 makes digits of its rounding
+            total = total + weight * np.where(np.isneginf(scores), self.lowest, scores).astype(np.float64)
         return _as_logs(total, self.scale, self.least)
 
 
@@ -196,7 +228,7 @@ def cross_fit(
         model = Given(classes) if given else estimator
         scores = class_scores(model, X, classes)
         scale = None if are_probabilities(scores) else _spread(scores)
-        whole, clipped = (Averaged([model], np.ones(1), classes, scale, least) for least in (_TINY, _LEAST))
+        whole, clipped = (Averaged([model], np.ones(1), classes, scale, least) for least in (_TINY, _LEAST_GIVEN))
         held = [_as_logs(scores, scale, one.least) for one in (whole, clipped)]
         return CrossFitted(name, whole, clipped, *held)
     n_folds = folds.max(initial=-1) + 1
@@ -208,17 +240,19 @@ def cross_fit(
     models = []
 
     def train(fold: int, rows: np.ndarray, seed: int) -> tuple[Any, np.ndarray | None]:
-        at = np.flatnonzero(rows)
+        at, rest = np.flatnonzero(rows), np.flatnonzero(~rows)
+        where = f"outside fold {fold + 1} of {n_folds}" if fold >= 0 else "that train"
+        done = "trained on"
         try:
-            model = _seeded(estimator, seed)
             own_weight = None if weight is None else weight[at]
-            model = fit_base(model, _safe_indexing(X, at), classes[y[at]], own_weight)
-            rest = np.flatnonzero(~rows)
-            return model, class_scores(model, _safe_indexing(X, rest), classes) if len(rest) else None
+            model = fit_base(estimator, _safe_indexing(X, at), classes[y[at]], own_weight, seed=seed)
+            if not len(rest):
+                return model, None
+            done = "used on rows that it has not seen, once trained on"
+            return model, class_scores(model, _safe_indexing(X, rest), classes)
         except Exception as error:
-            where = f" outside fold {fold + 1} of {n_folds}" if fold >= 0 else ", all of them"
             raise ValueError(
-                f"{name} could not be trained on the {len(at)} rows{where}: {type(error).__name__}: {error}"
+                f"{name} could not be {done} the {len(at)} rows {where}: {type(error).__name__}: {error}"
             ) from error
 
     jobs = Parallel(n_jobs=n_jobs, return_as="generator")(
@@ -232,14 +266,14 @@ def cross_fit(
 
     if not len(folds):
         held_out = class_scores(models[-1], X, classes)[None]
-    low = held_out.min(initial=np.inf, where=np.isfinite(held_out))
-    held_out[np.isneginf(held_out)] = low  # a class that a fold has not seen
+    lowest = float(held_out.min(initial=np.inf, where=np.isfinite(held_out)))
+    held_out[np.isneginf(held_out)] = lowest  # a class that a fold has not seen
     scale = None if are_probabilities(held_out.reshape(-1, len(classes))) else _spread(held_out[0])
     weights = np.append(np.full(len(models) - 1, (1 - _WHOLE) / max(len(models) - 1, 1)), _WHOLE)
     return CrossFitted(
         name,
-        Averaged(models[-1:], np.ones(1), classes, scale, _TINY),
-        Averaged(models, weights, classes, scale),
+        Averaged(models[-1:], np.ones(1), classes, scale, _TINY, lowest),
+        Averaged(models, weights, classes, scale, _LEAST, lowest),
         _as_logs(held_out[0], scale, _TINY),
         _as_logs(held_out.mean(axis=0), scale),
     )
@@ -261,14 +295,22 @@ def _as_logs(scores: np.ndarray, scale: float | None, least: float = _LEAST) -> 
 
 def _spread(scores: np.ndarray) -> float:
     """The typical distance between the scores of a row, so that scores of any unit come out alike."""
-    spread = float(np.sqrt(np.mean(np.var(np.clip(scores, -1e150, 1e150), axis=1))))
+    largest = float(np.abs(scores).max(initial=0.0, where=np.isfinite(scores)))
+    if largest == 0:
+        return 1.0
+    spread = largest * float(np.sqrt(np.mean(np.var(np.clip(scores / largest, -1, 1), axis=1))))
     return spread if spread > 0 else 1.0
 
 
 def _name(estimator: Any) -> str:
-    while isinstance(estimator, (Pipeline, FrozenEstimator)):
-        estimator = estimator.estimator if isinstance(estimator, FrozenEstimator) else estimator.steps[-1][1]
-    return type(estimator).__name__
+    return type(_innermost(estimator)).__name__
+
+
+def _innermost(estimator: Any) -> Any:
+    """The classifier inside pipelines, frozen ones and searches."""
+    while isinstance(estimator, (Pipeline, FrozenEstimator, BaseSearchCV)):
+        estimator = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator.estimator
+    return estimator
 
 
 def _seeded(estimator: Any, seed: int) -> Any:

@@ -9,7 +9,7 @@ does, and add to them:
 The gradient by ``F`` is that of `Profiled` through the softmax, with a little of the log-loss to keep ``F`` in check.
 Its Hessian is indefinite; trees need a positive diagonal, and get a bound. At a fixed threshold, with
 ``d_y = gamma^2 w f'(s) sigma (1 - sigma)`` (and ``rho`` times as much for the own label), which bounds the second
-derivative by ``A_y``, and ``G = sum_y dL/dA_y``:
+derivative by ``A_y`` (for the size; other costs bend too, for which it is an estimate), and ``G = sum_y dL/dA_y``:
 
     |d^2 L / dF_c^2| <= sum_y d_y ([y = c] - p_c)^2 + |G| p_c (1 - p_c) <= d_c + p_c^2 sum_y d_y + |G| p_c (1 - p_c).
 """
@@ -26,7 +26,7 @@ from tightset.models import tempered
 from tightset.objective import Profiled
 from tightset.progress import Progress
 
-__all__ = ["LIBRARIES", "Grown", "Trees", "grow", "size_gradient"]
+__all__ = ["LIBRARIES", "Grown", "Trees", "grow", "numbers_or_missing", "size_gradient"]
 
 LIBRARIES = ("lightgbm", "xgboost")
 _STAGES = (5, 10, 20, 40)  # rounds after which the trees are candidates

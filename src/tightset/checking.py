@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -13,22 +14,24 @@ from scipy import sparse
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import column_or_1d
 
-from tightset.icp import calibration_rows_needed
+from tightset.icp import calibration_rows_needed, significance
 
 __all__ = [
     "TightsetWarning",
     "check_folds",
     "check_groups",
     "check_labels",
+    "check_levels",
     "check_weight",
     "distinct_rows",
     "generator",
     "hash_uniform",
     "label_codes",
+    "nearest_level",
     "rows_to_hold",
-    "settle",
     "stratified_split",
     "warn",
+    "warn_of_absent_labels",
     "warn_of_few_rows",
 ]
 
@@ -88,6 +91,31 @@ def label_codes(labels: np.ndarray, classes: np.ndarray, name: str) -> np.ndarra
     return codes
 
 
+def check_levels(confidence: Any) -> tuple[list[Any], bool]:
+    """The levels, and whether one was given by itself.
+
+    >>> check_levels(0.9), check_levels([0.8, 0.9])
+    (([0.9], True), ([0.8, 0.9], False))
+    """
+    single = np.ndim(confidence) == 0
+    levels = [confidence] if single else list(confidence)
+    if not levels:
+        raise ValueError("confidence must name at least one level; got an empty sequence")
+    if len({significance(level) for level in levels}) < len(levels):
+        raise ValueError(f"confidence must not name a level twice; got {confidence!r}")
+    return levels, single
+
+
+def nearest_level(level: Any, trained: Sequence[Any]) -> int:
+    """The index of the level whose error rate is nearest, as a ratio.
+
+    >>> nearest_level(0.97, [0.9, 0.95, 0.99])
+    1
+    """
+    eps, known = significance(level), [significance(one) for one in trained]
+    return min(range(len(known)), key=lambda i: (max(eps / known[i], known[i] / eps), known[i]))
+
+
 def check_groups(groups: Any, n: int, name: str) -> np.ndarray | None:
     """Groups ``(n,)`` of one kind, none missing, or None."""
     if groups is None:
@@ -140,10 +168,14 @@ def check_folds(folds: Iterable[Any], n: int) -> list[tuple[np.ndarray, np.ndarr
     return checked
 
 
-def rows_to_hold(calibration_size: Any, n: int, strictest: Any) -> int:
-    """How many rows to hold aside: a quarter by default, more (up to half) if the level could not be met with it."""
+def rows_to_hold(calibration_size: Any, n: int, strictest: Any, calibrating: float = 1.0) -> int:
+    """How many rows to hold aside: a quarter by default, more (up to half) if the level could not be met with it.
+
+    Of those, a share ``calibrating`` calibrates.
+    """
     if calibration_size is None:
-        return max(min(max(round(n / 4), calibration_rows_needed(strictest)), n // 2), 1)
+        needed = ceil(calibration_rows_needed(strictest) / calibrating)
+        return max(min(max(round(n / 4), needed), n // 2), 1)
     rows = 0
     if isinstance(calibration_size, (int, np.integer)) and not isinstance(calibration_size, bool):
         rows = int(calibration_size)
@@ -184,6 +216,16 @@ def generator(random_state: Any) -> np.random.RandomState:
     return found
 
 
+def warn_of_absent_labels(y: np.ndarray, classes: np.ndarray) -> None:
+    """Warn of classes without a calibration row."""
+    absent = [str(label) for c, label in enumerate(classes) if not (y == c).any()]
+    if absent:
+        warn(
+            f"no calibration row has the label {', '.join(absent)}: coverage holds on average over all labels, "
+            "but nothing is known of these; give calibration rows of every label"
+        )
+
+
 def warn_of_few_rows(rows: Mapping[tuple[Any, int], int], confidence: Any, classes: np.ndarray) -> None:
     """Say once where too few calibration rows are to exclude a label: ``rows`` by (group or None, label or -1)."""
     needed = calibration_rows_needed(confidence)
@@ -219,22 +261,6 @@ def distinct_rows(X: Any, y: np.ndarray, weight: np.ndarray | None) -> tuple[np.
     if weight is None and len(first) == len(y):
         return first, None
     return first, np.bincount(code, weights=weight)
-
-
-def settle(scores: np.ndarray) -> np.ndarray:
-    """Scores rounded to 40 (float32: 19) binary digits, so that the same row scores the same in any batch.
-
-    Matrix products round differently for one row and for many. Where features are discrete, a new row equal to a
-    calibration row must tie with it; a last digit that falls the wrong way would cost coverage.
-    """
-    single = scores.dtype == np.float32
-    whole: Any = np.uint32 if single else np.uint64
-    drop = 4 if single else 12
-    result = np.array(scores, dtype=np.float32 if single else np.float64, order="C")
-    bits = result.view(whole)
-    bits += whole(1 << (drop - 1))
-    bits &= ~whole((1 << drop) - 1)
-    return result
 
 
 def hash_uniform(scores: np.ndarray, seed: int) -> np.ndarray:

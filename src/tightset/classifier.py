@@ -10,6 +10,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils import _safe_indexing
 
+from tightset.arrays import settle
 from tightset.bases import (
     PRECOMPUTED,
     Given,
@@ -20,8 +21,10 @@ from tightset.bases import (
     classes_of_columns,
     copy_input_tags,
     fit_base,
+    known_classes,
 )
-from tightset.checking import check_labels, generator, hash_uniform, settle, stratified_split
+from tightset.checking import check_labels, generator, hash_uniform, stratified_split
+from tightset.icp import calibration_rows_needed
 from tightset.predictor import CalibrationRows, ConformalPredictor, Fold
 from tightset.scores import as_score, settled
 
@@ -106,18 +109,15 @@ class ConformalClassifier(ConformalPredictor):
             return
         if any(given is not None for given in (sample_weight, X_cal, y_cal, groups_cal, self.cv)):
             raise ValueError(
-                "a prefit estimator is not trained: give fit nothing but the calibration rows, as X, y and groups"
+                "nothing is trained here, the estimator being trained already or scores being given: give fit nothing "
+                "but the calibration rows, as X, y and groups"
             )
         self._check_parameters()
         X = self._check_rows(X, reset=True)
         model = self.estimator
         if precomputed:
-            model = Given(classes_of_columns(X.shape[-1], np.unique(check_labels(y))))
-        if not hasattr(model, "classes_"):
-            raise ValueError(
-                f"estimator must be trained already where prefit=True; {type(self.estimator).__name__} has no classes_"
-            )
-        self.classes_ = np.unique(model.classes_)
+            model = Given(classes_of_columns(X, np.unique(check_labels(y))))
+        self.classes_ = known_classes(model, np.unique(check_labels(y)))
         models, rows = self._settle([model], self._calibration_rows(X, y, groups))
         self.folds_ = [Fold(models, self._calibrations(models, *rows))]
         self._warn_of_calibration(rows[1])
@@ -125,6 +125,7 @@ class ConformalClassifier(ConformalPredictor):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         as_score(self.score)
+        self._seed = int(generator(self.random_state).randint(2**31, size=2)[1])  # of randomised scores, at every call
         if self.estimator is None and self.prefit:
             raise ValueError("prefit=True needs an estimator that is trained already")
         if isinstance(self.estimator, str):
@@ -138,7 +139,11 @@ class ConformalClassifier(ConformalPredictor):
 
     def _train(self, X: Any, y: np.ndarray, sample_weight: np.ndarray | None) -> tuple[list[Any], None]:
         estimator = _default_classifier(sparse_rows=sparse.issparse(X)) if self.estimator is None else self.estimator
-        return [fit_base(estimator, X, self.classes_[y], sample_weight)], None
+        seed = None if self.random_state is None else generator(self.random_state).randint(2**31)
+        return [fit_base(estimator, X, self.classes_[y], sample_weight, seed=seed)], None
+
+    def _calibrating(self) -> float:
+        return 1 - _TO_CHOOSE if getattr(as_score(self.score), "choices", list)() else 1.0
 
     def _settle(self, models: list[Any], rows: CalibrationRows) -> tuple[list[Any], CalibrationRows]:
         """The classifier with its score; what that leaves open is chosen on rows that then do not calibrate."""
@@ -151,7 +156,9 @@ class ConformalClassifier(ConformalPredictor):
         rest, held = stratified_split(y, max(1, round(_TO_CHOOSE * len(y))), generator(self.random_state))
         P = self._probabilities(model, _safe_indexing(X, held), score)
         u = self._uniform(P, score)
-        score = settled(score, P, y[held], max(self.levels_, key=float), u)
+        by_strictness = sorted(self.levels_, key=float)
+        judged = [level for level in by_strictness if calibration_rows_needed(level) <= len(held)]
+        score = settled(score, P, y[held], (judged or by_strictness[:1])[-1], u)
         return [Scored(model, score)], (
             _safe_indexing(X, rest),
             y[rest],
@@ -178,7 +185,7 @@ class ConformalClassifier(ConformalPredictor):
     def _uniform(self, P: np.ndarray, score: Any) -> np.ndarray | None:
         if not getattr(score, "randomised", False):
             return None
-        return hash_uniform(settle(P), generator(self.random_state).randint(2**31, size=2)[1])
+        return hash_uniform(settle(P), self._seed)
 
 
 def _default_classifier(*, sparse_rows: bool = False) -> Pipeline:

@@ -26,8 +26,8 @@ def as_numbers(X: Any) -> Any:
     (array([[1., 2.]]), None, None)
     """
     if sparse.issparse(X):
-        X = sparse.csr_array(X)
-        return X if X.dtype.kind == "f" and np.isfinite(X.data).all() else None
+        X = sparse.csr_array(X, dtype=X.dtype if X.dtype in (np.float32, np.float64) else np.float64)
+        return X if np.isfinite(X.data).all() else None
     try:
         X = np.asarray(X)
         X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)

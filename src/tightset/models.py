@@ -21,7 +21,9 @@ __all__ = [
     "Member",
     "Stacked",
     "Tempered",
+    "beside",
     "combine",
+    "filled",
     "mixture",
     "tempered",
 ]
@@ -70,7 +72,10 @@ class Ensemble(NamedTuple):
         C = MEASURES[first.measure].labels(first.theta.shape[1])
 
         def score(part: Array) -> np.ndarray:
-            applied = {id(member.columns): member.columns.apply(part) for member in self.members}
+            applied: dict[int, Any] = {}
+            for member in self.members:
+                if id(member.columns) not in applied:
+                    applied[id(member.columns)] = member.columns.apply(part)
             return combine([m.scores(*applied[id(m.columns)]) - m.threshold for m in self.members])
 
         return _in_chunks(X, C, first.theta.dtype, score)
@@ -83,13 +88,15 @@ class Block(Protocol):
 
 
 class LogProbabilities(NamedTuple):
-    """A softmax measure as a `Block`."""
+    """A softmax measure as a `Block`; ``fill (p,)`` stands for values that are missing."""
 
     member: Member
+    fill: np.ndarray
 
     def scores(self, X: Any) -> np.ndarray:
         member, C = self.member, self.member.theta.shape[1]
-        return _in_chunks(_numbers(X), C, member.theta.dtype, lambda part: member.scores(*member.columns.apply(part)))
+        rows = filled(X, self.fill)
+        return _in_chunks(rows, C, member.theta.dtype, lambda part: member.scores(*member.columns.apply(part)))
 
 
 class Tempered(NamedTuple):
@@ -105,30 +112,28 @@ class Tempered(NamedTuple):
 class Stacked(NamedTuple):
     """Measures on the scores of other classifiers, and on the columns themselves.
 
-    The rows of the ensemble are ``[columns of X | scores of the mixture | scores of each block]``.
+    The rows of the ensemble are ``[columns of X | scores of the mixture | scores of each block]``; what no member asks
+    for is left out.
     """
 
-    blocks: list[Block | None]  # None where no member asks for it
-    weights: np.ndarray  # of the blocks in the mixture; all zero if no member asks for it
-    n_columns: int  # of X; 0 if no member asks for them
-    n_classes: int
+    blocks: list[Block]
+    weights: np.ndarray | None  # of the blocks in the mixture
+    fill: np.ndarray | None  # (p,), in place of values of X that are missing
+    shown: list[int]  # blocks that members ask for themselves, not only as parts of the mixture
     ensemble: Ensemble
 
     def scores(self, X: Any, known: dict[int, np.ndarray] | None = None) -> np.ndarray:
         """Scores of rows; those of the blocks are taken from ``known`` or added to it, for other levels to share."""
         known = {} if known is None else known
-        blank = np.zeros((X.shape[0], self.n_classes))
         for block in self.blocks:
-            if block is not None and id(block) not in known:
+            if id(block) not in known:
                 known[id(block)] = block.scores(X)
-        scores = [blank if block is None else known[id(block)] for block in self.blocks]
-        wide = np.hstack([mixture(scores, self.weights) if self.weights.any() else blank, *scores])
-        if not self.n_columns:
-            return self.ensemble.scores(wide)
-        columns = _numbers(X)
-        if sparse.issparse(columns):
-            return self.ensemble.scores(sparse.csr_array(sparse.hstack([columns, sparse.csr_array(wide)])))
-        return self.ensemble.scores(np.hstack([columns, wide]))
+        scores = [known[id(block)] for block in self.blocks]
+        parts = [] if self.weights is None else [mixture(scores, self.weights)]
+        parts += [scores[at] for at in self.shown]
+        if self.fill is not None:
+            parts.insert(0, filled(X, self.fill))
+        return self.ensemble.scores(beside(parts))
 
 
 def tempered(scores: np.ndarray, power: float) -> np.ndarray:
@@ -147,10 +152,24 @@ def mixture(scores: list[np.ndarray], weights: np.ndarray) -> np.ndarray:
     return np.asarray(np.log(sum(w * np.exp(A) for w, A in used)))
 
 
-def _numbers(X: Any) -> Any:
+def beside(parts: list[Any]) -> Any:
+    """Columns side by side; sparse if some of them are."""
+    if any(sparse.issparse(part) for part in parts):
+        return sparse.csr_array(sparse.hstack([sparse.csr_array(part) for part in parts]))
+    return np.hstack(parts)
+
+
+def filled(X: Any, fill: np.ndarray) -> Any:
+    """Rows as numbers, what is missing replaced: a score must not hang on what the search happened to choose."""
     columns = as_numbers(X)
+    if columns is None and not sparse.issparse(X):
+        try:
+            numbers = np.asarray(X, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise ValueError("X must be numbers, as it was in training; it contains text") from None
+        columns = as_numbers(np.where(np.isnan(numbers), fill, numbers))
     if columns is None:
-        raise ValueError("X must be finite numbers, as it was in training: it contains NaN, infinity or text")
+        raise ValueError("X must be finite numbers, as it was in training; it contains infinity, or NaN in sparse rows")
     return columns
 
 

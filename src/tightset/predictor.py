@@ -18,18 +18,21 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from tightset import icp, metrics
+from tightset.arrays import settle
 from tightset.checking import (
     check_folds,
     check_groups,
     check_labels,
+    check_levels,
     check_weight,
     generator,
     hash_uniform,
     label_codes,
+    nearest_level,
     rows_to_hold,
-    settle,
     stratified_split,
     warn,
+    warn_of_absent_labels,
     warn_of_few_rows,
 )
 from tightset.icp import Calibration, significance
@@ -80,6 +83,10 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
     @abstractmethod
     def _scores(self, model: Any, X: Any, known: dict[int, np.ndarray]) -> np.ndarray:
         """Conformity scores ``(n, C)``. Models of other levels get the same ``known``, for what they share."""
+
+    def _calibrating(self) -> float:
+        """The share of the calibration rows that calibrate; `_settle` takes the others."""
+        return 1.0
 
     def _settle(self, models: list[Any], rows: CalibrationRows) -> tuple[list[Any], CalibrationRows]:
         """What a subclass still does to its models with the first calibration rows, and the rows that are left."""
@@ -209,7 +216,7 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
         rows = np.flatnonzero(used)
         if len(rows) < 2:
             raise ValueError(f"at least two rows are needed, to train and to calibrate; got n_samples = {len(rows)}")
-        size = rows_to_hold(self.calibration_size, len(rows), max(self.levels_, key=float))
+        size = rows_to_hold(self.calibration_size, len(rows), max(self.levels_, key=float), self._calibrating())
         strata = y[rows]
         if groups is not None:
             _, group_of = np.unique(groups[rows], return_inverse=True)
@@ -219,12 +226,8 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
 
     def _warn_of_calibration(self, y: np.ndarray) -> None:
         """Say what makes sets larger than they could be: labels without calibration rows, or too few rows."""
-        absent = [str(label) for c, label in enumerate(self.classes_) if not (y == c).any()]
-        if absent and not self.label_conditional:
-            warn(
-                f"no calibration row has the label {', '.join(absent)}: coverage holds on average over all labels, "
-                "but nothing is known of these; give calibration rows of every label"
-            )
+        if not self.label_conditional:
+            warn_of_absent_labels(y, self.classes_)
         self._warn_of_few_rows(max(self.levels_, key=float))
 
     def _warn_of_few_rows(self, strictest: Any) -> None:
@@ -362,29 +365,19 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
         """Which of the trained measures serves a level: its own, or the one trained nearest to it."""
         if not self.trains_for_level:
             return 0
-        eps = significance(level)
-        trained = [significance(one) for one in self.levels_]
-        if eps in trained:
-            return trained.index(eps)
-        at = min(range(len(trained)), key=lambda i: (max(eps / trained[i], trained[i] / eps), trained[i]))
-        warn(
-            f"no measure was trained for confidence {level}; the one for {self.levels_[at]} is used. The sets are "
-            f"valid but may be larger than need be: fit with confidence={level} for smaller ones"
-        )
+        at = nearest_level(level, self.levels_)
+        if significance(level) != significance(self.levels_[at]):
+            warn(
+                f"no measure was trained for confidence {level}; the one for {self.levels_[at]} is used. The sets are "
+                f"valid but may be larger than need be: fit with confidence={level} for smaller ones"
+            )
         return at
 
     # ---- checking -----------------------------------------------------------------------------------------------
 
     def _levels(self, confidence: Any) -> tuple[list[Any], bool]:
         """The levels asked for, and whether one was asked for by itself."""
-        asked = self.confidence if confidence is None else confidence
-        single = np.ndim(asked) == 0
-        levels = [asked] if single else list(asked)
-        if not levels:
-            raise ValueError("confidence must name at least one level; got an empty sequence")
-        if len({significance(level) for level in levels}) < len(levels):
-            raise ValueError(f"confidence must not name a level twice; got {asked!r}")
-        return levels, single
+        return check_levels(self.confidence if confidence is None else confidence)
 
     def _check_parameters(self) -> None:
         self.levels_ = tuple(self._levels(None)[0])

@@ -7,29 +7,24 @@ u : (n,) uniform on (0, 1), or None. ``o`` is the rank of a label in its row, 1 
 the better rank, and their probabilities are added together, so no label wins by its position.
 
 The published scores measure non-conformity; here they have a minus. A randomised score has coverage of ``1 - eps``
-almost exactly and may leave sets empty; the other has at least that, and larger sets.
+almost exactly, on average over seeds (equal rows share their ``u``), and may leave sets empty; the other has at least
+that, and larger sets.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from tightset.icp import threshold
 
-__all__ = ["APS", "LAC", "RAPS", "SAPS", "SCORES", "Margin", "Score", "TopK", "as_score", "settled"]
+__all__ = ["APS", "LAC", "RAPS", "SAPS", "SCORES", "Margin", "TopK", "as_score", "settled"]
 
 _CHUNK = 2**18  # scores sorted at once
 _BREAKS_TIES = 2.0**-30  # a label of probability 0 adds nothing to the sum, but conforms less than the one before it
-
-
-class Score(Protocol):
-    """``A(x, y)`` of every label from the probabilities of every label."""
-
-    def __call__(self, P: np.ndarray, u: np.ndarray | None = None) -> np.ndarray: ...
 
 
 class _Score:
@@ -70,7 +65,7 @@ class Margin(_Score):
 
 @dataclass(frozen=True)
 class TopK(_Score):
-    """``A = -o``, randomised ``-(o - u)``: sets of the likeliest labels, all of one size.
+    """``A = -o``, randomised ``-(o - u)``: sets of the likeliest labels, all of one size but for ties.
 
     >>> TopK()(np.array([[0.1, 0.7, 0.2]]))
     array([[-3., -1., -2.]])
@@ -105,8 +100,9 @@ class APS(_Score):
 class RAPS(_Score):
     """`APS` with a penalty for ranks: ``A = A_APS - penalty max(o - rank, 0)`` (Angelopoulos et al.).
 
-    What is None is chosen on a fifth of the calibration rows, which then do not calibrate: ``rank`` as the one that
-    holds the own label as often as the confidence asks for, ``penalty`` (0.001 to 0.5) by set size.
+    What is None is chosen on a fifth of the calibration rows, which then do not calibrate, for the strictest level that
+    they can judge: ``rank`` as the one that holds the own label as often as asked for, ``penalty`` (0.001 to 0.5) by
+    set size.
 
     >>> RAPS(penalty=0.1, rank=1)(np.array([[0.5, 0.3, 0.2]])).round(6)
     array([[-0.5, -0.9, -1.2]])
@@ -120,6 +116,8 @@ class RAPS(_Score):
     def __post_init__(self) -> None:
         _check_number(self.penalty, "penalty")
         _check_number(self.rank, "rank")
+        if self.rank is not None and (isinstance(self.rank, bool) or self.rank != int(self.rank)):
+            raise ValueError(f"rank must be None or a whole number; got {self.rank!r}")
 
     def choices(self) -> list[Self]:
         penalties = (0.001, 0.01, 0.1, 0.2, 0.5) if self.penalty is None else (self.penalty,)

@@ -11,8 +11,8 @@ from scipy import sparse
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from tightset.bases import PRECOMPUTED, check_any_rows, check_base, classes_of_columns, copy_input_tags
-from tightset.boosting import LIBRARIES
+from tightset.bases import PRECOMPUTED, check_any_rows, check_base, classes_of_columns, copy_input_tags, known_classes
+from tightset.boosting import LIBRARIES, numbers_or_missing
 from tightset.checking import distinct_rows, generator
 from tightset.columns import Columns, as_numbers
 from tightset.grid import GRID, check_grid, grid_search
@@ -233,11 +233,9 @@ class SCPOClassifier(ConformalPredictor):
     # ---- training -----------------------------------------------------------------------------------------------
 
     def _classes(self, X: Any, present: np.ndarray) -> np.ndarray:
-        if _is(self.estimator, PRECOMPUTED):
-            return classes_of_columns(X.shape[1], present)
         if isinstance(self.estimator, FrozenEstimator):
-            return np.unique(self.estimator.classes_)
-        return present
+            return known_classes(self.estimator, present)
+        return classes_of_columns(X, present) if _is(self.estimator, PRECOMPUTED) else present
 
     def _check_rows(self, X: Any, *, reset: bool) -> Any:
         numbers: dict[str, Any] = {"reset": reset, "dtype": [np.float64, np.float32]}
@@ -327,7 +325,7 @@ class SCPOClassifier(ConformalPredictor):
                 "n_jobs": self.n_jobs,
                 "progress": progress,
             }
-            if self.estimator is not None and (choose or not _is(self.estimator, AUTO)):
+            if self.estimator is not None and (choose or not _is(self.estimator, AUTO) or as_numbers(X) is None):
                 found = self._train_on_top(X, y, sample_weight, common)
                 return [one.model for one in found], found
             if not choose:  # copies of a row and weights then train the same model to the last bit
@@ -339,18 +337,20 @@ class SCPOClassifier(ConformalPredictor):
     def _train_on_top(
         self, X: Any, y: np.ndarray, sample_weight: np.ndarray | None, common: dict[str, Any]
     ) -> list[Found]:
-        if common["search"] is None:
-            return without_choice(
-                X, y, self.classes_, self.estimator, common["confidences"], sample_weight, common["seed"]
-            )
         auto = _is(self.estimator, AUTO)
+        estimators = auto_classifiers(sparse_rows=sparse.issparse(X)) if auto else [self.estimator]
+        if common["search"] is None:
+            few = common["confidences"], sample_weight, common["seed"]
+            return without_choice(X, y, self.classes_, estimators[0], *few)
+        if self.boost is not None:
+            numbers_or_missing(X)  # says so now if it cannot be done later
         columns = None if _is(self.estimator, PRECOMPUTED) else as_numbers(X)
         return stacked_search(
             X,
             columns,
             y,
             self.classes_,
-            auto_classifiers(sparse_rows=sparse.issparse(X)) if auto else [self.estimator],
+            estimators,
             with_columns=auto,
             average=self.average,
             boost=self.boost,

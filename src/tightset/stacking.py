@@ -6,8 +6,8 @@
 2. Paths lead away from the anchor (`paths`): on its log-probabilities alone, and beside the columns of X. If logistic
    regression has a part in the mixture, there are those on the columns themselves too (`search`).
 3. All candidates are judged on held-out rows and the best combined, as in the default search.
-4. Unless the combination is smaller than the anchor by more than two standard errors, the anchor it is; and if the
-   anchor is larger by as much than the best classifier as it is, that one is.
+4. Unless the combination is smaller than the anchor by more than two standard errors, the anchor it is. If the best
+   classifier as it is is smaller than the anchor by as much, it stands in the anchor's place.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tightset.boosting import Grown, grow
 from tightset.choice import Curve, Judge, fold_of_rows
 from tightset.columns import Columns
 from tightset.inefficiency import SIZE, Inefficiency
-from tightset.models import Block, Ensemble, LogProbabilities, Stacked, Tempered, mixture, tempered
+from tightset.models import Block, Ensemble, LogProbabilities, Stacked, Tempered, beside, mixture, tempered
 from tightset.paths import Candidate, Search, View, logistic_candidates, path_candidates
 from tightset.pool import (
     Found,
@@ -50,6 +50,7 @@ __all__ = ["stacked_search", "without_choice"]
 _DOUBT = 2.0  # standard errors that a gain must exceed
 _FIRMER = 10.0  # scores are held to the anchor so many times as firmly as standardised columns to logistic regression
 _EM_STEPS = 200
+_WIDEST = 1000  # columns beside the scores; more cost more than they gain
 _POWERS = (np.log(0.1), np.log(4.0))
 
 
@@ -111,9 +112,12 @@ def stacked_search(
         if with_columns and X is not None:
             own = column_views(X, y, len(classes), fold, weight, unfold=unfold, standardise=standardise, device=device)
             linear = logistic_candidates(own, search.strengths, threads=threads, progress=progress)
-        parts = _parts(fitted, linear, fold, y, weight)
+        fill = None if X is None else np.zeros(X.shape[1]) if sparse.issparse(X) else X.mean(axis=0)
+        parts = _parts(fitted, linear, fill, fold, y, weight)
         weights = _mixture_weights([part.held_out for part in parts], y, weight, skip=len(fitted))
-        stack = _Stack(parts, weights, X, y, len(classes), len(fitted), fits_of(fold, weight), device, standardise)
+        stack = _Stack(
+            parts, weights, X, fill, y, len(classes), len(fitted), fits_of(fold, weight), device, standardise
+        )
         families = stack.families(search.strengths, threads, progress)
         levels = []
         for confidence in confidences:
@@ -153,14 +157,20 @@ def without_choice(
     with Progress("", show=False) as progress:
         folds, rng = np.empty((0, len(y)), dtype=np.intp), np.random.default_rng(seed)
         fitted = cross_fit(estimator, rows, y, classes, folds, weight=sample_weight, rng=rng, progress=progress)
-    stack = _Stack([_Part(fitted.name, fitted.held_out_whole, fitted.whole)], np.ones(1), None, y, len(classes), 1)
+    part = _Part(fitted.name, fitted.held_out_whole, fitted.whole)
+    stack = _Stack([part], np.ones(1), None, None, y, len(classes), 1)
     judged = Judged(stack.anchor(0), np.nan, np.nan, 0.0, np.nan)
     unknown = Verdict(np.nan, np.nan, np.nan, accepted=False, fallback=f"{fitted.name} as it is")
     return [Found(stack.model([judged]), table([judged], [judged], level), unknown) for level in confidences]
 
 
 def _parts(
-    fitted: list[CrossFitted], linear: list[list[Candidate]], fold: np.ndarray, y: np.ndarray, weight: np.ndarray | None
+    fitted: list[CrossFitted],
+    linear: list[list[Candidate]],
+    fill: Any,
+    fold: np.ndarray,
+    y: np.ndarray,
+    weight: np.ndarray | None,
 ) -> list[_Part]:
     """Each classifier as it is, then each one averaged, then the likeliest logistic regression."""
     parts = [_Part(one.name, one.held_out_whole, one.whole) for one in fitted]
@@ -171,7 +181,7 @@ def _parts(
         scored = [(one, held_out_scores(one, fold)) for some in linear for one in some]
         best, scores = max(scored, key=lambda pair: np.average(pair[1][np.arange(len(y)), y], weights=weight))
         member = Judged(best, np.nan, np.nan, 0.0, np.nan).member
-        parts.append(_Part("logistic regression", scores, LogProbabilities(member)))
+        parts.append(_Part("logistic regression", scores, LogProbabilities(member, fill)))
     if len(parts) > len(fitted) + 1:  # to be mixed: each as sure of itself as it may be
         parts[len(fitted) :] = [_tempered(part, y, weight) for part in parts[len(fitted) :]]
     return parts
@@ -213,6 +223,7 @@ class _Stack:
         parts: list[_Part],
         weights: np.ndarray,
         X: Any,
+        fill: np.ndarray | None,
         y: np.ndarray,
         n_classes: int,
         n_bases: int,
@@ -223,16 +234,13 @@ class _Stack:
         self.parts, self.weights, self.n_classes, self.n_bases = parts, weights, n_classes, n_bases
         fits = np.ones((2, len(y))) if fits is None else fits
         self.n_columns = 0 if X is None else X.shape[1]
-        self.columns = None if X is None else Columns.plain(X, fits[-1], standardise=standardise)
+        self.fill = fill
+        self.columns = None
+        if X is not None and X.shape[1] <= _WIDEST:
+            self.columns = Columns.plain(X, fits[-1], standardise=standardise)
         held_out = [part.held_out for part in parts]
         self.scores = mixture(held_out, weights)
-        wide = np.hstack([self.scores, *held_out])
-        if X is None:
-            self.rows = wide
-        elif sparse.issparse(X):
-            self.rows = sparse.csr_array(sparse.hstack([X, sparse.csr_array(wide)]))
-        else:
-            self.rows = np.hstack([X, wide])
+        self.rows = beside([*([] if X is None else [X]), self.scores, *held_out])
         self._fits = y, n_classes, fits, device
 
     def anchor(self, part: int | None = None, *, beside: bool = False) -> Candidate:
@@ -279,19 +287,26 @@ class _Stack:
         return Candidate("boosted", view, "softmax", theta, 1.0, 1 / rounds, rounds)
 
     def model(self, members: list[Judged]) -> Stacked:
+        """The members on rows that hold what they ask for and nothing else."""
         p, C = self.n_columns, self.n_classes
         own = [one.member for one in members]
-        where = [np.arange(p) if m.columns.at is None else m.columns.at for m in own]
-        used = np.unique(np.concatenate(where))
-        asked = set(((used[used >= p] - p) // C - 1).tolist())
-        if -1 in asked:
-            asked |= set(np.flatnonzero(self.weights).tolist())
-        blocks = [part.block if at in asked else None for at, part in enumerate(self.parts)]
-        weights = self.weights if -1 in asked else np.zeros(len(self.parts))
-        if not (used < p).any():
-            where, p = [at - p for at in where], 0
-        own = [m._replace(columns=m.columns._replace(at=at)) for m, at in zip(own, where, strict=True)]
-        return Stacked(blocks, weights, p, C, Ensemble(own))
+        where = {id(m.columns): np.arange(p) if m.columns.at is None else m.columns.at for m in own}
+        used = np.zeros(p + (len(self.parts) + 1) * C, dtype=bool)
+        for at in where.values():
+            used[at] = True
+        used[:p] = used[:p].any()
+        asked: list[bool] = np.any(used[p:].reshape(-1, C), axis=1).tolist()
+        mixed, shown = asked[0], asked[1:]
+        kept = [at for at in range(len(self.parts)) if shown[at] or (mixed and self.weights[at] > 0)]
+        moved = np.cumsum(used) - 1  # columns that are left out close ranks
+        columns = {id(m.columns): m.columns._replace(at=moved[where[id(m.columns)]]) for m in own}
+        return Stacked(
+            [self.parts[at].block for at in kept],
+            self.weights[kept] if mixed else None,
+            self.fill if used[:p].any() else None,
+            [kept.index(at) for at in np.flatnonzero(shown).tolist()],
+            Ensemble([m._replace(columns=columns[id(m.columns)]) for m in own]),
+        )
 
 
 def _search_level(
@@ -325,18 +340,27 @@ def _search_level(
         first, stack = len(stack.parts), stack.with_trees(grown)
         judged += examined([stack.boosted(first + at, one.trees.rounds) for at, one in enumerate(grown)])
     baseline = min(plain, key=lambda one: one.criterion)
+    theirs, its = (curve_of(one, fold, judge) for one in (baseline, anchor))
+    stays = anchor
+    if _clearly_smaller(theirs, its, judge):
+        stays, its = baseline, theirs
     members = shortlist(judged)
     ours = combined_curve(members, fold, judge)
-    its, theirs = (curve_of(one, fold, judge) for one in (anchor, baseline))
     signal = has_signal(held_out(likeliest.candidate, fold, judge).own, fold, judge)
     accepted = signal and _clearly_smaller(ours, its, judge)
-    if not accepted:
-        members = [baseline if _clearly_smaller(theirs, its, judge) else anchor]
     figures = judge.criterion(theirs), judge.criterion(ours)
     error = float(np.std(judge.resampled(theirs) - judge.resampled(ours)))
-    name, fallback = (one.candidate.view.columns.name for one in (baseline, members[0]))
-    verdict = Verdict(*figures, error, accepted, unit_of(judge.f), name, fallback)
-    return Found(stack.model(members), table([*plain, *judged], members, confidence), verdict)
+    verdict = Verdict(*figures, error, accepted, unit_of(judge.f), _title(baseline), _title(stays))
+    members = members if accepted else [stays]
+    everyone = list({id(one.candidate): one for one in (*plain, *judged)}.values())
+    return Found(stack.model(members), table(everyone, members, confidence), verdict)
+
+
+def _title(one: Judged) -> str:
+    if one.candidate.path == "logistic":
+        return "tuned logistic regression"
+    name = one.candidate.view.columns.name
+    return "the mixture of classifiers" if name == "mixture" else name
 
 
 def _likelihood(one: Judged) -> float:
@@ -344,7 +368,7 @@ def _likelihood(one: Judged) -> float:
 
 
 def _clearly_smaller(one: Curve, other: Curve, judge: Judge) -> bool:
-    """Whether the inefficiency is smaller, by more than a standard error of the difference."""
+    """Whether the inefficiency is smaller, by more than two standard errors of the difference."""
     gain = judge.criterion(other) - judge.criterion(one)
     error = float(np.std(judge.resampled(other) - judge.resampled(one)))
     return bool(gain > _DOUBT * judge.caution * max(error, 1e-12))

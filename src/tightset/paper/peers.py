@@ -155,7 +155,7 @@ class Workshop:
             model = BASES[base](self.seed)
             y = np.searchsorted(self.classes, self.split.y_train)
             start = time.perf_counter()
-            self._classifiers[base] = model.fit(self.split.X_train, y), 0.0
+            model.fit(self.split.X_train, y)
             self._classifiers[base] = model, time.perf_counter() - start
         return self._classifiers[base]
 
@@ -184,43 +184,49 @@ class Workshop:
         models = clf.folds_[0].models
         scores = [model.scores(X, known) for model in models]
         self._measured[base, "scpo"] = _Measured(sets, scores, trained - start, seconds, "")
-        averaged = next((model.blocks[1] for model in models if model.blocks[1] is not None), None)
+        blocks = [block for model in models for block in model.blocks if len(getattr(block, "models", ())) > 1]
+        averaged = blocks[0] if blocks else None
         if base != "auto" and averaged is not None:
             P, n = known[id(averaged)], len(self.y_cal)
             sets = [Calibration.of(P[:n], self.y_cal).sets(P[n:], level) for level in LEVELS]
-            self._measured[base, "averaged"] = _Measured(sets, [P] * len(LEVELS), trained - start, seconds, "")
-        else:  # it was not worth keeping
-            self._measured[base, "averaged"] = _Measured([None] * len(LEVELS), None, trained - start, seconds, "")
+            self._measured[base, "averaged"] = _Measured(sets, [P] * len(LEVELS), 0.0, 0.0, "")
+        else:  # no level has kept it
+            self._measured[base, "averaged"] = _Measured([None] * len(LEVELS), None, 0.0, 0.0, "")
 
     def _wrap(self, base: str, method: str) -> _Measured:
         s = self.split
         model, train_seconds = self.classifier(base)
 
-        def sets_at(levels: Sequence[float]) -> list[np.ndarray]:
-            return list(_CALLS[method](model, s.X_cal, self.y_cal, s.X_test, levels, self.seed))
+        def native(levels: Sequence[float]) -> Any:
+            return _CALLS[method](model, s.X_cal, self.y_cal, s.X_test, levels, self.seed)
 
-        start = time.perf_counter()
-        sets: list[np.ndarray | None] = []
+        possible = list(LEVELS)
         try:
-            sets += sets_at(LEVELS)
+            native(possible)  # once without a clock: imports, caches
         except ValueError:  # too few calibration rows for one of the levels, by the library's own count
-            for level in LEVELS:
-                try:
-                    sets += sets_at([level])
-                except ValueError:
-                    sets.append(None)
+            possible = [level for level in LEVELS if self._accepts(native, level)]
+        start = time.perf_counter()
+        result = native(possible)
         seconds = time.perf_counter() - start
         megabytes: float | str = ""
-        if self.seed == 0:  # a second time, since watching memory takes time
-            possible = [level for level, one in zip(LEVELS, sets, strict=True) if one is not None]
+        if self.seed == 0:  # by itself, since watching memory takes time
             tracemalloc.start()
-            sets_at(possible)
+            native(possible)
             megabytes = tracemalloc.get_traced_memory()[1] / 2**20
             tracemalloc.stop()
+        found = dict(zip(possible, (_as_sets(one, len(self.classes)) for one in result), strict=True))
         scores: list[np.ndarray] | None = None
         if method == "lac":
             scores = [model.predict_proba(np.concatenate([s.X_cal, s.X_test]))] * len(LEVELS)
-        return _Measured(sets, scores, train_seconds, seconds, megabytes)
+        return _Measured([found.get(level) for level in LEVELS], scores, train_seconds, seconds, megabytes)
+
+    @staticmethod
+    def _accepts(native: Callable[[Sequence[float]], Any], level: float) -> bool:
+        try:
+            native([level])
+        except ValueError:
+            return False
+        return True
 
     def measure(self, experiment: Peer) -> dict[str, Any]:
         """One row of results."""
@@ -238,8 +244,8 @@ class Workshop:
         return row | {
             "n_cal": len(self.y_cal),
             "n_test": len(self.y_test),
-            "train_seconds": round(train_seconds, 3),
-            "seconds": round(seconds, 4),
+            "train_seconds": round(train_seconds, 3) or "",
+            "seconds": round(seconds, 4) or "",
             "peak_megabytes": megabytes if isinstance(megabytes, str) else round(megabytes, 2),
         }
 
@@ -281,7 +287,7 @@ def _crepes(model: Any, X_cal: Any, y_cal: np.ndarray, X: Any, levels: Sequence[
     return np.stack([p >= 1 - level for level in levels])
 
 
-def _puncc(model: Any, X_cal: Any, y_cal: np.ndarray, X: Any, levels: Sequence[float], seed: int) -> np.ndarray:  # noqa: ARG001
+def _puncc(model: Any, X_cal: Any, y_cal: np.ndarray, X: Any, levels: Sequence[float], seed: int) -> list[Any]:  # noqa: ARG001
     from deel.puncc.api.prediction import BasePredictor
     from deel.puncc.classification import LAC
 
@@ -291,17 +297,20 @@ def _puncc(model: Any, X_cal: Any, y_cal: np.ndarray, X: Any, levels: Sequence[f
 
     puncc = LAC(Predictor(model, is_trained=True), train=False)
     puncc.fit(X_calib=X_cal, y_calib=y_cal)
-    found = []
-    for level in levels:
-        _, sets = puncc.predict(X, alpha=1 - level)
-        kept = np.zeros((len(X), len(model.classes_)), dtype=bool)
-        for row, labels in enumerate(sets):
-            kept[row, np.asarray(labels, dtype=int)] = True
-        found.append(kept)
-    return np.stack(found)
+    return [puncc.predict(X, alpha=1 - level)[1] for level in levels]
 
 
-_CALLS: dict[str, Callable[..., np.ndarray]] = {
+def _as_sets(result: Any, n_classes: int) -> np.ndarray:
+    """What a library calls sets, as a bool array."""
+    if isinstance(result, np.ndarray):
+        return result
+    sets = np.zeros((len(result), n_classes), dtype=bool)
+    for row, labels in enumerate(result):
+        sets[row, np.asarray(labels, dtype=int)] = True
+    return sets
+
+
+_CALLS: dict[str, Callable[..., Any]] = {
     "lac": _ours,
     "mapie-lac": _mapie("lac"),
     "mapie-aps": _mapie("aps"),

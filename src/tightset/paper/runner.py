@@ -180,9 +180,8 @@ class Log:
             "device": device,
             "hardware": _hardware(device),
             "versions": {"tightset": __version__, "python": platform.python_version()}
-            | {
-                name: version(name) for name in ("numpy", "scipy", "scikit-learn", *packages, *["torch"] * bool(device))
-            },
+            | {name: version(name) for name in ("numpy", "scipy", "scikit-learn", *packages)}
+            | ({"torch": version("torch")} if device else {}),
             "git": _git_state(),
             "data": data,
             "rows": 0,
