@@ -8,7 +8,7 @@ import pytest
 
 from tightset.paper.experiments import LEVELS
 from tightset.paper.peers import BASES, PEER_METHODS, PEERS, TRAINED, Peer, Workshop, plan
-from tightset.paper.peers_report import Ratio, _key, best_table, ratios, write_peers
+from tightset.paper.peers_report import Ratio, _key, best_table, ratios, short_table, write_peers
 from tightset.paper.recipes import DATASETS
 from tightset.paper.runner import ResultsError, read_rows
 
@@ -48,6 +48,13 @@ def test_what_the_page_claims(stored):
     best = best_table(stored, "mean_size_divided")
     assert [b.dataset for b in best if b.ratio > 1.0] == []
     assert np.exp(np.mean([np.log(b.ratio) for b in best])) < 1
+
+
+def test_the_readme_has_the_stored_figures(stored):
+    readme = (ROOT / "README.md").read_text()
+    assert short_table(best_table(stored, "mean_size_divided")) in readme
+    cells = ratios(stored)
+    assert f"{np.exp(np.mean([np.log(c.ratio) for c in cells])):.3f} in geometric mean" in readme
 
 
 def test_coverage_is_what_was_asked_for(stored):

@@ -8,7 +8,7 @@ all rows they are a better classifier than that alone.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -96,9 +96,9 @@ def check_any_rows(owner: Any, X: Any, *, reset: bool) -> Any:
     return X
 
 
-def classes_of_columns(X: Any, classes: np.ndarray) -> np.ndarray:
+def classes_of_columns(columns: int, names: Iterable[Any], classes: np.ndarray) -> np.ndarray:
     """The classes that columns of precomputed scores stand for: the labels in order, or ``0 ... columns - 1``."""
-    columns, names = X.shape[-1], [str(name) for name in getattr(X, "columns", ())]
+    names = [str(name) for name in names]
     labels = [str(label) for label in classes]
     if names != labels and sorted(names) == sorted(labels):
         raise ValueError(f"the columns of X must be in the order of the sorted labels, {labels[:10]}; got {names[:10]}")

@@ -116,7 +116,8 @@ class ConformalClassifier(ConformalPredictor):
         X = self._check_rows(X, reset=True)
         model = self.estimator
         if precomputed:
-            model = Given(classes_of_columns(X, np.unique(check_labels(y))))
+            names = getattr(self, "feature_names_in_", ())
+            model = Given(classes_of_columns(X.shape[-1], names, np.unique(check_labels(y))))
         self.classes_ = known_classes(model, np.unique(check_labels(y)))
         models, rows = self._settle([model], self._calibration_rows(X, y, groups))
         self.folds_ = [Fold(models, self._calibrations(models, *rows))]

@@ -235,7 +235,9 @@ class SCPOClassifier(ConformalPredictor):
     def _classes(self, X: Any, present: np.ndarray) -> np.ndarray:
         if isinstance(self.estimator, FrozenEstimator):
             return known_classes(self.estimator, present)
-        return classes_of_columns(X, present) if _is(self.estimator, PRECOMPUTED) else present
+        if _is(self.estimator, PRECOMPUTED):
+            return classes_of_columns(X.shape[1], getattr(self, "feature_names_in_", ()), present)
+        return present
 
     def _check_rows(self, X: Any, *, reset: bool) -> Any:
         numbers: dict[str, Any] = {"reset": reset, "dtype": [np.float64, np.float32]}

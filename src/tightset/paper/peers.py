@@ -103,8 +103,8 @@ COLUMNS = (
     "mean_size_divided",
     "equals_lac",  # whether the sets are those of ConformalClassifier on the same classifier
     "train_seconds",  # all levels
-    "seconds",  # calibrating and predicting, all levels
-    "peak_megabytes",  # of that, first split only
+    "seconds",  # calibrating and predicting, all levels; of libraries on the first split only
+    "peak_megabytes",  # that Python allocated for that, first split only
 )
 
 
@@ -130,7 +130,7 @@ class _Measured(NamedTuple):
     scores: list[np.ndarray] | None  # of calibration and test rows, for each level
     train_seconds: float
     seconds: float
-    megabytes: float | str
+    megabytes: float
 
 
 class Workshop:
@@ -183,15 +183,15 @@ class Workshop:
         known: dict[int, np.ndarray] = {}
         models = clf.folds_[0].models
         scores = [model.scores(X, known) for model in models]
-        self._measured[base, "scpo"] = _Measured(sets, scores, trained - start, seconds, "")
+        self._measured[base, "scpo"] = _Measured(sets, scores, trained - start, seconds, 0.0)
         blocks = [block for model in models for block in model.blocks if len(getattr(block, "models", ())) > 1]
         averaged = blocks[0] if blocks else None
         if base != "auto" and averaged is not None:
             P, n = known[id(averaged)], len(self.y_cal)
             sets = [Calibration.of(P[:n], self.y_cal).sets(P[n:], level) for level in LEVELS]
-            self._measured[base, "averaged"] = _Measured(sets, [P] * len(LEVELS), 0.0, 0.0, "")
+            self._measured[base, "averaged"] = _Measured(sets, [P] * len(LEVELS), 0.0, 0.0, 0.0)
         else:  # no level has kept it
-            self._measured[base, "averaged"] = _Measured([None] * len(LEVELS), None, 0.0, 0.0, "")
+            self._measured[base, "averaged"] = _Measured([None] * len(LEVELS), None, 0.0, 0.0, 0.0)
 
     def _wrap(self, base: str, method: str) -> _Measured:
         s = self.split
@@ -202,14 +202,15 @@ class Workshop:
 
         possible = list(LEVELS)
         try:
-            native(possible)  # once without a clock: imports, caches
+            result = native(possible)
         except ValueError:  # too few calibration rows for one of the levels, by the library's own count
             possible = [level for level in LEVELS if self._accepts(native, level)]
-        start = time.perf_counter()
-        result = native(possible)
-        seconds = time.perf_counter() - start
-        megabytes: float | str = ""
-        if self.seed == 0:  # by itself, since watching memory takes time
+            result = native(possible)
+        seconds, megabytes = 0.0, 0.0
+        if self.seed == 0:  # again, now that everything is imported; and again, since watching memory takes time
+            start = time.perf_counter()
+            native(possible)
+            seconds = time.perf_counter() - start
             tracemalloc.start()
             native(possible)
             megabytes = tracemalloc.get_traced_memory()[1] / 2**20
@@ -246,7 +247,7 @@ class Workshop:
             "n_test": len(self.y_test),
             "train_seconds": round(train_seconds, 3) or "",
             "seconds": round(seconds, 4) or "",
-            "peak_megabytes": megabytes if isinstance(megabytes, str) else round(megabytes, 2),
+            "peak_megabytes": round(megabytes, 2) or "",
         }
 
     def _divided(self, scores: np.ndarray, level: float) -> tuple[float, float]:

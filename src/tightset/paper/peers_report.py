@@ -15,7 +15,7 @@ from tightset.paper.recipes import DATASETS
 from tightset.paper.runner import ResultsError, read_json, read_rows
 from tightset.paper.sections import counted, listed, spread, table
 
-__all__ = ["best_table", "ratios", "write_peers"]
+__all__ = ["best_table", "ratios", "short_table", "write_peers"]
 
 LOSS = 1.01  # mean ratio above which a cell counts as lost
 SINGLE = ("logistic", "hgb", "rf", "mlp")  # the classifiers that "auto" is compared with
@@ -54,7 +54,7 @@ def write_peers(results_dir: Path, out: Path) -> None:
     sections = [
         _opening(found, cells, read_json(results_dir / "run.json") or []),
         _auto(found),
-        _same_base(cells),
+        _same_base(found, cells),
         _libraries(found),
         _losses(cells),
         _protocol(),
@@ -137,6 +137,15 @@ def best_table(found: Rows, column: str) -> list[Best]:
     return result
 
 
+def short_table(best: list[Best]) -> str:
+    """One line a data set, for the README."""
+    rows = [
+        (b.dataset, NAMES[b.best], f"{b.single[b.best].mean():.3f}", f"{b.auto.mean():.3f}", f"{b.ratio:.3f}")
+        for b in best
+    ]
+    return table(("data set", "best of four classifiers", "its size", 'tightset, `estimator="auto"`', "ratio"), rows)
+
+
 def _opening(found: Rows, cells: list[Ratio], sessions: list[dict[str, Any]]) -> str:
     planned = set(plan())
     missing = len(planned - set(found))
@@ -197,7 +206,7 @@ smaller than its coverage.
 {table(head, rows)}"""
 
 
-def _same_base(cells: list[Ratio]) -> str:
+def _same_base(found: Rows, cells: list[Ratio]) -> str:
     rows = []
     for name in DATASETS:
         for base in TRAINED:
@@ -214,9 +223,24 @@ def _same_base(cells: list[Ratio]) -> str:
     return f"""## On top of the same classifier
 
 Ratio of mean sizes, SCPO to LAC, at each level; cells above {LOSS} are bold. The last column is what SCPO starts from: the
-classifier averaged with its models of the folds, its probabilities thresholded.
+classifier averaged with its models of the folds, its probabilities thresholded. Training takes the time of
+{_times(found)} such classifiers (medians over sets; eleven of them are trained, the rest is the search for five levels).
 
 {table(head, rows)}"""
+
+
+def _times(found: Rows) -> str:
+    medians = []
+    for base in TRAINED:
+        own = [
+            float(row["train_seconds"]) / float(found[key._replace(method="lac")]["train_seconds"])
+            for key, row in found.items()
+            if (key.base, key.method, key.confidence) == (base, "scpo", LEVELS[0])
+            and key._replace(method="lac") in found
+        ]
+        if own:
+            medians.append(f"{np.median(own):.0f} ({NAMES[base]})")
+    return listed(medians)
 
 
 def _libraries(found: Rows) -> str:
@@ -231,8 +255,8 @@ def _libraries(found: Rows) -> str:
                 continue
             sizes.append(float(row["mean_size"]) / float(lac["mean_size"]))
             covered.append(float(row["coverage"]) - key.confidence)
-            seconds.append(float(row["seconds"]) / float(lac["seconds"]))
             if row["peak_megabytes"] and key.confidence == LEVELS[0]:
+                seconds.append(float(row["seconds"]) / float(lac["seconds"]))
                 memory.append(float(row["peak_megabytes"]))
         if sizes:
             rows.append(
@@ -241,7 +265,7 @@ def _libraries(found: Rows) -> str:
                     len(sizes),
                     f"{_mean(sizes):.3f}",
                     f"{100 * np.mean(covered):+.2f}",
-                    f"{np.median(seconds):.1f}",
+                    f"{np.median(seconds):.1f}" if seconds else "",
                     f"{np.median(memory):.1f}" if memory else "",
                     f"{np.max(memory):.0f}" if memory else "",
                 )
@@ -250,8 +274,8 @@ def _libraries(found: Rows) -> str:
     return f"""## Libraries on the same trained classifier
 
 Over {listed(NAMES[b] for b in BASES if b != "lightgbm")}: sizes relative to LAC (geometric mean), mean coverage minus level,
-time to calibrate and predict all levels relative to ours in the same run (median; prediction by the classifier included),
-and the most memory that Python had allocated meanwhile (first split). MAPIE offers APS and RAPS for three classes or more and
+time to calibrate and predict all levels relative to ours in the same process (median over sets and classifiers on the
+first split; prediction by the classifier included), and the most memory that Python allocated meanwhile. MAPIE offers APS and RAPS for three classes or more and
 refuses levels for which it counts too few rows; those cases are left out of its lines. It calibrates a randomised score for
 these two, but by default keeps the last label of every set: that is their surplus of coverage.
 
@@ -283,7 +307,8 @@ def _protocol() -> str:
   probabilities (covtype), which flatters whatever averages them; "auto" sets it to 1.
 - Sizes in the first two tables are means over {DIVISIONS} random divisions of calibration and test rows, the same for every
   method, which averages out most of what the choice of calibration rows does. The third has the split's own rows.
-- Two processes shared two cores, each with one thread. Times of a library stand beside ours of the same process.
+- Two processes ran side by side, each on a core of its own. Times of a library stand beside ours of the same process; what
+  was imported before the clock started, and turning a library's sets into an array, are not counted.
 - Every library is called as its documentation says: MAPIE `SplitConformalClassifier(prefit=True)`, crepes
   `WrapClassifier.calibrate` and `predict_p` once for all levels, puncc `LAC(train=False)`.
 """
