@@ -17,8 +17,10 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from makers import baseline, both, quick_grid, quick_scpo
-from tightset import ConformalClassifier, SCPOClassifier, TightsetWarning
+from tightset import ConformalClassifier, SCPOClassifier, Search, TightsetWarning
 from tightset.checking import stratified_split
+
+ON_TOP = Search((("two-matrix", 1.0),), pulls=(1.0, 0.1), max_iter=10, folds=3, repeats=1, strengths=(1.0,))
 
 
 # The checks fit a handful of rows, which is warned about.
@@ -31,6 +33,7 @@ from tightset.checking import stratified_split
         SCPOClassifier.paper(max_iter=200),
         ConformalClassifier(),
         ConformalClassifier(LogisticRegression(), confidence=0.8),
+        SCPOClassifier(0.8, estimator=LogisticRegression(), search=ON_TOP, allow_empty=False),
     ]
 )
 def test_scikit_learn_checks(estimator, check):

@@ -1,14 +1,16 @@
 """Scores on probabilities: by their formulas, against MAPIE and crepes, and what the estimator makes of them."""
 
+import pickle
+
 import numpy as np
 import pytest
 from crepes import WrapClassifier
 from mapie.classification import SplitConformalClassifier
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import StratifiedShuffleSplit
+from sklearn.model_selection import StratifiedShuffleSplit, cross_val_score
 from sklearn.svm import LinearSVC
 
 from tightset import ConformalClassifier
@@ -346,3 +348,18 @@ def test_a_score_function_cannot_change_the_rows_of_its_user():
     with pytest.raises(ValueError, match="read-only"):
         ConformalClassifier("precomputed", score=careless).fit(CAL, Y_CAL)
     np.testing.assert_array_equal(CAL, before)
+
+
+def test_score_is_a_parameter_and_still_a_method(rows):
+    X, y, X_new, y_new = rows
+    clf = ConformalClassifier(LogisticRegression(), score="aps", random_state=0)
+    assert clf.get_params()["score"] == "aps"
+    assert clone(clf).get_params()["score"] == "aps"
+    assert "score='aps'" in repr(clf)
+    clf.set_params(score="margin").fit(X, y)
+    assert clf.get_params()["score"] == "margin"
+    assert clf.score(X_new, y_new) == np.mean(clf.predict(X_new) == y_new)
+    assert cross_val_score(clf, X, y, cv=2).min() > 0.5
+    copy = pickle.loads(pickle.dumps(clf))
+    assert copy.get_params()["score"] == "margin"
+    assert copy.score(X_new, y_new) == clf.score(X_new, y_new)

@@ -251,7 +251,8 @@ def cross_fit(
             done = "used on rows that it has not seen, once trained on"
             return model, class_scores(model, _safe_indexing(X, rest), classes)
         except Exception as error:
-            raise ValueError(
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(
                 f"{name} could not be {done} the {len(at)} rows {where}: {type(error).__name__}: {error}"
             ) from error
 

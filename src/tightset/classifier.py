@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
+from sklearn.base import ClassifierMixin
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils import _safe_indexing
@@ -32,6 +34,16 @@ __all__ = ["ConformalClassifier"]
 
 
 _TO_CHOOSE = 0.2  # of the calibration rows, for scores with numbers to choose
+
+
+class _ScoreParameter:
+    """``score`` is the parameter that users expect, and scikit-learn's method: the one when set, the other when read."""
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        return ClassifierMixin.score if instance is None else partial(ClassifierMixin.score, instance)
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        vars(instance)["score"] = value
 
 
 class Scored(NamedTuple):
@@ -68,6 +80,7 @@ class ConformalClassifier(ConformalPredictor):
     """
 
     trains_for_level = False
+    score = _ScoreParameter()
 
     def __init__(
         self,
@@ -93,6 +106,13 @@ class ConformalClassifier(ConformalPredictor):
         self.allow_empty = allow_empty
         self.cv = cv
         self.random_state = random_state
+
+    @property
+    def _parameter(self) -> Any:
+        return vars(self)["score"]
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        return {**super().get_params(deep), "score": self._parameter}
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -125,7 +145,7 @@ class ConformalClassifier(ConformalPredictor):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        as_score(self.score)
+        as_score(self._parameter)
         self._seed = int(generator(self.random_state).randint(2**31, size=2)[1])  # of randomised scores, at every call
         if self.estimator is None and self.prefit:
             raise ValueError("prefit=True needs an estimator that is trained already")
@@ -144,16 +164,18 @@ class ConformalClassifier(ConformalPredictor):
         return [fit_base(estimator, X, self.classes_[y], sample_weight, seed=seed)], None
 
     def _calibrating(self) -> float:
-        return 1 - _TO_CHOOSE if getattr(as_score(self.score), "choices", list)() else 1.0
+        return 1 - _TO_CHOOSE if getattr(as_score(self._parameter), "choices", list)() else 1.0
 
     def _settle(self, models: list[Any], rows: CalibrationRows) -> tuple[list[Any], CalibrationRows]:
         """The classifier with its score; what that leaves open is chosen on rows that then do not calibrate."""
-        (model,), score = models, as_score(self.score)
+        (model,), score = models, as_score(self._parameter)
         if not getattr(score, "choices", list)():
             return [Scored(model, score)], rows
         X, y, groups = rows
         if len(y) < 2:
-            raise ValueError(f"score={self.score!r} needs calibration rows to choose its numbers on; got {len(y)}")
+            raise ValueError(
+                f"score={vars(self)['score']!r} needs calibration rows to choose its numbers on; got {len(y)}"
+            )
         rest, held = stratified_split(y, max(1, round(_TO_CHOOSE * len(y))), generator(self.random_state))
         P = self._probabilities(model, _safe_indexing(X, held), score)
         u = self._uniform(P, score)
@@ -178,7 +200,7 @@ class ConformalClassifier(ConformalPredictor):
         P = class_scores(model, X, self.classes_)
         if getattr(score, "needs_probabilities", False) and not are_probabilities(P):
             raise ValueError(
-                f"score={self.score!r} needs probabilities, but {type(model).__name__} gave scores that do not add up "
+                f"score={vars(self)['score']!r} needs probabilities, but {type(model).__name__} gave scores that do not add up "
                 "to 1 in every row; 'lac', 'margin' and 'top-k' take any scores"
             )
         return P

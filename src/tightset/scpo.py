@@ -309,6 +309,7 @@ class SCPOClassifier(ConformalPredictor):
         return search if self.max_iter is None else replace(search, max_iter=self.max_iter)
 
     def _train(self, X: Any, y: np.ndarray, sample_weight: np.ndarray | None) -> tuple[list[Any], list[Any]]:
+        given = sample_weight
         if sample_weight is not None:  # only ratios matter, sums must stay finite, and float32 holds no ratio of 1e50
             sample_weight = np.maximum(sample_weight / sample_weight.max(), 1e-12)
         levels = ", ".join(f"{100 * float(level):g} %" for level in self.levels_)
@@ -328,7 +329,7 @@ class SCPOClassifier(ConformalPredictor):
                 "progress": progress,
             }
             if self.estimator is not None and (choose or not _is(self.estimator, AUTO) or as_numbers(X) is None):
-                found = self._train_on_top(X, y, sample_weight, common)
+                found = self._train_on_top(X, y, given, common)
                 return [one.model for one in found], found
             if not choose:  # copies of a row and weights then train the same model to the last bit
                 rows, sample_weight = distinct_rows(X, y, sample_weight)

@@ -97,12 +97,14 @@ def stacked_search(
     """
     order = np.argsort(y, kind="stable")
     rows, X, y = _safe_indexing(rows, order), None if X is None else X[order], y[order]
-    weight = None if sample_weight is None else sample_weight[order] / sample_weight.mean()
+    given = None if sample_weight is None else sample_weight[order]  # classifiers may ask for more than ratios
+    weight = None if given is None else np.maximum(given / given.max(), 1e-12)
+    weight = None if weight is None else weight / weight.mean()
     rng = np.random.default_rng(seed)
     folds = np.stack([fold_of_rows(y, min(search.folds, len(y)), rng) for _ in range(search.repeats if average else 1)])
     fold = folds[0]
     fitted = [
-        cross_fit(one, rows, y, classes, folds, weight=weight, rng=rng, n_jobs=n_jobs, progress=progress)
+        cross_fit(one, rows, y, classes, folds, weight=given, rng=rng, n_jobs=n_jobs, progress=progress)
         for one in estimators
     ]
     if not average:
