@@ -37,7 +37,7 @@ _TO_CHOOSE = 0.2  # of the calibration rows, for scores with numbers to choose
 
 
 class _ScoreParameter:
-    """``score`` is the parameter that users expect, and scikit-learn's method: the one when set, the other when read."""
+    """``score`` is a parameter, as users expect, and scikit-learn's method: the one when set, the other when read."""
 
     def __get__(self, instance: Any, owner: type) -> Any:
         return ClassifierMixin.score if instance is None else partial(ClassifierMixin.score, instance)
@@ -173,9 +173,7 @@ class ConformalClassifier(ConformalPredictor):
             return [Scored(model, score)], rows
         X, y, groups = rows
         if len(y) < 2:
-            raise ValueError(
-                f"score={vars(self)['score']!r} needs calibration rows to choose its numbers on; got {len(y)}"
-            )
+            raise ValueError(f"score={self._parameter!r} needs calibration rows to choose its numbers on; got {len(y)}")
         rest, held = stratified_split(y, max(1, round(_TO_CHOOSE * len(y))), generator(self.random_state))
         P = self._probabilities(model, _safe_indexing(X, held), score)
         u = self._uniform(P, score)
@@ -200,8 +198,8 @@ class ConformalClassifier(ConformalPredictor):
         P = class_scores(model, X, self.classes_)
         if getattr(score, "needs_probabilities", False) and not are_probabilities(P):
             raise ValueError(
-                f"score={vars(self)['score']!r} needs probabilities, but {type(model).__name__} gave scores that do not add up "
-                "to 1 in every row; 'lac', 'margin' and 'top-k' take any scores"
+                f"score={self._parameter!r} needs probabilities, but {type(model).__name__} gave scores that do not "
+                "add up to 1 in every row; 'lac', 'margin' and 'top-k' take any scores"
             )
         return P
 
