@@ -347,7 +347,7 @@ def test_a_trained_classifier_is_only_calibrated(freeze, blobs):
     assert len(clf.folds_[0].calibrations[0].alphas[None, -1]) == 300
     own = baseline(estimator=LogisticRegression()).fit(X[:300], y[:300], X_cal=X[300:], y_cal=y[300:])
     np.testing.assert_array_equal(clf.predict_set(X), own.predict_set(X))
-    with pytest.raises(ValueError, match="not trained: give fit nothing but the calibration rows"):
+    with pytest.raises(ValueError, match="give fit nothing but the calibration rows"):
         clf.fit(X, y, X_cal=X, y_cal=y)
 
 

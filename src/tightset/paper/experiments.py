@@ -190,7 +190,7 @@ class Workshop:
             else:
                 clf = getattr(self, method)
                 if method == "tuned":
-                    row["penalty"] = clf.folds_[0].models[0].best_params_["model__C"]
+                    row["penalty"] = clf.folds_[0].models[0].classifier.best_params_["model__C"]
             sets = clf.predict_set(self.split.X_test, confidence=level)
             size = sets.sum(axis=1)
             y = np.searchsorted(clf.classes_, self.split.y_test)
