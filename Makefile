@@ -29,7 +29,7 @@ efficiency: $(VENV)/installed
 	$(BIN)/tightset efficiency run --out results/efficiency
 	$(BIN)/tightset efficiency report --results results/efficiency --out docs/efficiency.md
 
-# MAPIE, crepes and puncc on the same classifiers (two to three hours on 2 cores; raw data: tightset data fetch).
+# MAPIE, crepes and puncc on the same classifiers (one to two hours on 2 cores; raw data: tightset data fetch).
 bench-peers: $(VENV)/installed
 	$(BIN)/tightset peers run --out results/peers
 	$(BIN)/tightset peers report --results results/peers --out docs/peers.md

@@ -129,7 +129,7 @@ class Workshop:
 
     @cached_property
     def reversed(self) -> ConformalClassifier:
-        return self._baseline(Exchanged(self.plain.folds_[0].models[0]), prefit=True)
+        return self._baseline(Exchanged(self.plain.folds_[0].models[0].classifier), prefit=True)
 
     def _scaled(self, model: Any) -> Any:
         """The columns as SCPO has them."""

@@ -165,7 +165,7 @@ To make it again:
 
 ```
 tightset data fetch      # raw files
-make bench-peers         # two to three hours on 2 cores; can be broken off and resumed
+make bench-peers         # one to two hours on 2 cores; can be broken off and resumed
 ```
 
 Measured with {versions}.
