@@ -67,8 +67,8 @@ def test_coverage_is_what_was_asked_for(stored):
 
 
 def test_a_row_is_what_the_libraries_say(raw_data):
-    workshop = Workshop("wine", 1, raw_data, None)
-    rows = {m: workshop.measure(Peer("wine", 1, "logistic", m, 0.9)) for m in ("lac", "mapie-lac", "puncc", "crepes")}
+    workshop = Workshop("wine", 0, raw_data, None)
+    rows = {m: workshop.measure(Peer("wine", 0, "logistic", m, 0.9)) for m in ("lac", "mapie-lac", "puncc", "crepes")}
     assert rows["lac"]["mean_size"] == rows["mapie-lac"]["mean_size"] == rows["puncc"]["mean_size"]
     assert rows["mapie-lac"]["equals_lac"]
     assert abs(rows["crepes"]["mean_size"] - rows["lac"]["mean_size"]) < 0.02
