@@ -2,7 +2,7 @@
 
 import pytest
 
-from tightset import ConformalClassifier, SCPOClassifier
+from tightset import ConformalClassifier, SCPOClassifier, Search
 
 GRID = {
     "search": "grid",
@@ -23,6 +23,15 @@ def quick_scpo(**changes):
 
 def baseline(**changes):
     return ConformalClassifier(**({"random_state": 0} | changes))
+
+
+ON_TOP = Search((("two-matrix", 1.0), ("softmax", 4.0)), pulls=(1.0, 0.1), max_iter=15, folds=3, strengths=(0.1, 1.0))
+
+
+def quick_on_top(estimator, **changes):
+    return SCPOClassifier(
+        **({"estimator": estimator, "search": ON_TOP, "confidence": 0.9, "random_state": 0} | changes)
+    )
 
 
 both = pytest.mark.parametrize("make", [quick_scpo, quick_grid, baseline])

@@ -16,11 +16,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from makers import baseline, both, quick_grid, quick_scpo
-from tightset import ConformalClassifier, SCPOClassifier, Search, TightsetWarning
+from makers import ON_TOP, baseline, both, quick_grid, quick_scpo
+from tightset import ConformalClassifier, SCPOClassifier, TightsetWarning
 from tightset.checking import stratified_split
-
-ON_TOP = Search((("two-matrix", 1.0),), pulls=(1.0, 0.1), max_iter=10, folds=3, repeats=1, strengths=(1.0,))
 
 
 # The checks fit a handful of rows, which is warned about.

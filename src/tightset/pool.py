@@ -21,7 +21,6 @@ __all__ = [
     "Verdict",
     "best_of_row",
     "combined_curve",
-    "curve_of",
     "examine",
     "held_out",
     "held_out_scores",
@@ -160,12 +159,8 @@ def shortlist(judged: list[Judged]) -> list[Judged]:
     return chosen
 
 
-def curve_of(one: Judged, fold: np.ndarray, judge: Judge) -> Curve:
-    # Held-out scores are computed again where they are needed: those of all candidates would not fit in memory.
-    return judge.curve(held_out(one.candidate, fold, judge).margins)
-
-
 def combined_curve(members: list[Judged], fold: np.ndarray, judge: Judge) -> Curve:
+    # Held-out scores are computed again where they are needed: those of all candidates would not fit in memory.
     return judge.curve(combine([held_out(one.candidate, fold, judge).margins for one in members]))
 
 

@@ -12,11 +12,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from tightset.choice import Judge, fold_of_rows
+from tightset.choice import Curve, Judge, fold_of_rows
 from tightset.columns import Columns
 from tightset.icp import significance
 from tightset.inefficiency import SIZE, Inefficiency
@@ -28,7 +28,6 @@ from tightset.pool import (
     Verdict,
     best_of_row,
     combined_curve,
-    curve_of,
     examine,
     held_out,
     shortlist,
@@ -37,7 +36,7 @@ from tightset.pool import (
 from tightset.progress import Progress
 from tightset.threads import Threads
 
-__all__ = ["column_views", "fits_of", "has_signal", "judge_of_level", "path_search", "train_columns", "unit_of"]
+__all__ = ["Level", "column_views", "fits_of", "has_signal", "path_search", "train_columns", "unit_of"]
 
 _DOUBT = 1.0  # standard errors that the gain must exceed
 _CLEAR = 2.0  # standard errors by which a likelihood is clearly better
@@ -73,11 +72,8 @@ def path_search(
     views = column_views(X, y, n_classes, fold, weight, unfold=unfold, standardise=standardise, device=device)
     with Threads(n_jobs if device is None else 1) as threads:
         logistic = logistic_candidates(views, search.strengths, threads=threads, progress=progress)
-        levels = []
-        for confidence in confidences:
-            judge, rng = judge_of_level(confidence, y, weight, f, seed)
-            levels.append(_search_level(logistic, fold, judge, confidence, search, rng, threads, progress))
-        return levels
+        tools = {"fold": fold, "search": search, "threads": threads, "progress": progress}
+        return [_search_level(logistic, Level.of(one, y, weight, f, seed, **tools)) for one in confidences]
 
 
 def column_views(
@@ -104,12 +100,55 @@ def fits_of(fold: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
     return fits if weight is None else fits * weight
 
 
-def judge_of_level(
-    confidence: Any, y: np.ndarray, weight: np.ndarray | None, f: Inefficiency, seed: Sequence[int]
-) -> tuple[Judge, np.random.Generator]:
-    eps = significance(confidence)
-    rng = np.random.default_rng([*seed, eps.numerator, eps.denominator])
-    return Judge(y, weight, float(eps), f, rng=rng), rng
+class Level(NamedTuple):
+    """A level to search at, and what with."""
+
+    confidence: Any
+    judge: Judge
+    fold: np.ndarray
+    search: Search
+    rng: np.random.Generator
+    threads: Threads
+    progress: Progress
+
+    @classmethod
+    def of(
+        cls,
+        confidence: Any,
+        y: np.ndarray,
+        weight: np.ndarray | None,
+        f: Inefficiency,
+        seed: Sequence[int],
+        **more: Any,
+    ) -> Self:
+        eps = significance(confidence)
+        rng = np.random.default_rng([*seed, eps.numerator, eps.denominator])
+        return cls(confidence, Judge(y, weight, float(eps), f, rng=rng), rng=rng, **more)
+
+    def examined(self, candidates: Sequence[Candidate]) -> list[Judged]:
+        return list(self.threads.map(lambda one: examine(one, self.fold, self.judge), candidates))
+
+    def paths_from(self, start: Candidate, search: Search | None = None) -> list[Judged]:
+        """Every step of every path away from a candidate, judged."""
+        return self.examined(
+            path_candidates(
+                start,
+                search or self.search,
+                self.judge.eps,
+                self.judge.f,
+                rng=self.rng,
+                threads=self.threads,
+                progress=self.progress,
+            )
+        )
+
+    def curve(self, *members: Judged) -> Curve:
+        return combined_curve(list(members), self.fold, self.judge)
+
+    def gain(self, ours: Curve, theirs: Curve) -> tuple[float, float]:
+        """How much smaller ours is, and the standard error of that."""
+        gain = self.judge.criterion(theirs) - self.judge.criterion(ours)
+        return gain, float(np.std(self.judge.resampled(theirs) - self.judge.resampled(ours)))
 
 
 def _without_choice(
@@ -132,49 +171,29 @@ def _without_choice(
 
 
 def train_columns(
-    logistic: list[list[Candidate]],
-    fold: np.ndarray,
-    judge: Judge,
-    search: Search,
-    rng: np.random.Generator,
-    threads: Threads,
-    progress: Progress,
+    logistic: list[list[Candidate]], level: Level
 ) -> tuple[list[list[Judged]], list[Judged], list[Judged]]:
     """The logistic regressions of each kind of columns, judged; the best of each kind; and the steps of the paths."""
-    by_columns = [list(threads.map(lambda one: examine(one, fold, judge), some)) for some in logistic]
+    by_columns = [level.examined(some) for some in logistic]
     best = [best_of_row(judged) for judged in by_columns]
-    trained: list[Judged] = []
-    for start in best if search.both_columns else [min(best, key=lambda one: one.criterion)]:
-        found = path_candidates(
-            start.candidate, search, judge.eps, judge.f, rng=rng, threads=threads, progress=progress
-        )
-        trained += threads.map(lambda one: examine(one, fold, judge), found)
-    return by_columns, best, trained
+    starts = best if level.search.both_columns else [min(best, key=lambda one: one.criterion)]
+    return by_columns, best, [one for start in starts for one in level.paths_from(start.candidate)]
 
 
-def _search_level(
-    logistic: list[list[Candidate]],
-    fold: np.ndarray,
-    judge: Judge,
-    confidence: Any,
-    search: Search,
-    rng: np.random.Generator,
-    threads: Threads,
-    progress: Progress,
-) -> Found:
-    by_columns, best, trained = train_columns(logistic, fold, judge, search, rng, threads, progress)
+def _search_level(logistic: list[list[Candidate]], level: Level) -> Found:
+    by_columns, best, trained = train_columns(logistic, level)
     baseline = best[0]
     judged = [one for some in by_columns for one in some] + trained
     members = shortlist(judged)
-    ours, theirs = combined_curve(members, fold, judge), curve_of(baseline, fold, judge)
-    error = float(np.std(judge.resampled(theirs) - judge.resampled(ours)))
-    figures = judge.criterion(theirs), judge.criterion(ours)
-    needed = _doubt(by_columns, fold, judge, unfolded=best[-1] is min(best, key=lambda one: one.criterion))
-    accepted = bool(figures[0] - figures[1] > needed * max(error, 1e-12))
+    ours, theirs = level.curve(*members), level.curve(baseline)
+    gain, error = level.gain(ours, theirs)
+    unfolded = best[-1] is min(best, key=lambda one: one.criterion)
+    accepted = bool(gain > _doubt(by_columns, level.fold, level.judge, unfolded=unfolded) * max(error, 1e-12))
     if not accepted:
         members = [baseline]
-    model = Ensemble([one.member for one in members])
-    return Found(model, table(judged, members, confidence), Verdict(*figures, error, accepted, unit_of(judge.f)))
+    figures = level.judge.criterion(theirs), level.judge.criterion(ours)
+    verdict = Verdict(*figures, error, accepted, unit_of(level.judge.f))
+    return Found(Ensemble([one.member for one in members]), table(judged, members, level.confidence), verdict)
 
 
 def unit_of(f: Inefficiency) -> str:

@@ -24,25 +24,22 @@ from sklearn.utils import _safe_indexing
 
 from tightset.bases import CrossFitted, cross_fit
 from tightset.boosting import Grown, grow
-from tightset.choice import Curve, Judge, fold_of_rows
+from tightset.choice import Curve, fold_of_rows
 from tightset.columns import Columns
 from tightset.inefficiency import SIZE, Inefficiency
 from tightset.models import Block, Ensemble, LogProbabilities, Stacked, Tempered, beside, mixture, tempered
-from tightset.paths import Candidate, Search, View, logistic_candidates, path_candidates
+from tightset.paths import Candidate, Search, View, logistic_candidates
 from tightset.pool import (
     Found,
     Judged,
     Verdict,
-    combined_curve,
-    curve_of,
-    examine,
     held_out,
     held_out_scores,
     shortlist,
     table,
 )
 from tightset.progress import Progress
-from tightset.search import column_views, fits_of, has_signal, judge_of_level, train_columns, unit_of
+from tightset.search import Level, column_views, fits_of, has_signal, train_columns, unit_of
 from tightset.threads import Threads
 
 __all__ = ["stacked_search", "without_choice"]
@@ -121,29 +118,35 @@ def stacked_search(
             parts, weights, X, fill, y, len(classes), len(fitted), fits_of(fold, weight), device, standardise
         )
         families = stack.families(search.strengths, threads, progress)
-        levels = []
+        tools = {"fold": fold, "search": search, "threads": threads, "progress": progress}
+        found = []
         for confidence in confidences:
-            judge, rng = judge_of_level(confidence, y, weight, f, seed)
-            grown: list[Grown] = []
-            if boost is not None:
-                grown = grow(
-                    boost,
-                    rows,
-                    y,
-                    stack.scores,
-                    fold,
-                    judge.eps,
-                    f,
-                    weight=weight,
-                    seed=int(rng.integers(2**31)),
-                    n_jobs=n_jobs,
-                    check=threads.check,
-                    progress=progress,
-                )
-            levels.append(
-                _search_level(stack, families, linear, grown, fold, judge, confidence, search, rng, threads, progress)
-            )
-        return levels
+            level = Level.of(confidence, y, weight, f, seed, **tools)
+            grown = _grown(boost, rows, stack, level, given, n_jobs)
+            found.append(_search_level(stack, families, linear, grown, level))
+        return found
+
+
+def _grown(
+    library: str | None, rows: Any, stack: _Stack, level: Level, weight: np.ndarray | None, n_jobs: int | None
+) -> list[Grown]:
+    if library is None:
+        return []
+    judge = level.judge
+    return grow(
+        library,
+        rows,
+        judge.y,
+        stack.scores,
+        level.fold,
+        judge.eps,
+        judge.f,
+        weight=weight,
+        seed=int(level.rng.integers(2**31)),
+        n_jobs=n_jobs,
+        check=level.threads.check,
+        progress=level.progress,
+    )
 
 
 def without_choice(
@@ -312,50 +315,33 @@ class _Stack:
 
 
 def _search_level(
-    stack: _Stack,
-    families: list[_Family],
-    linear: list[list[Candidate]],
-    grown: list[Grown],
-    fold: np.ndarray,
-    judge: Judge,
-    confidence: Any,
-    search: Search,
-    rng: np.random.Generator,
-    threads: Threads,
-    progress: Progress,
+    stack: _Stack, families: list[_Family], linear: list[list[Candidate]], grown: list[Grown], level: Level
 ) -> Found:
-    def examined(candidates: list[Candidate]) -> list[Judged]:
-        return list(threads.map(lambda one: examine(one, fold, judge), candidates))
-
-    firm = replace(search, pulls=[_FIRMER * pull for pull in (search.pulls[:-1] or search.pulls)])
-    plain = examined([stack.anchor(at) for at in range(stack.n_bases)])
+    pulls = level.search.pulls[:-1] or level.search.pulls
+    firm = replace(level.search, pulls=[_FIRMER * pull for pull in pulls])
+    plain = level.examined([stack.anchor(at) for at in range(stack.n_bases)])
     judged: list[Judged] = []
     for start, logistic in families:
-        steps = path_candidates(start, firm, judge.eps, judge.f, rng=rng, threads=threads, progress=progress)
-        judged += examined([start, *logistic, *steps])
+        judged += level.examined([start, *logistic]) + level.paths_from(start, firm)
     anchor, likeliest = judged[0], max(judged, key=_likelihood)
     if linear and stack.weights[-1] > 0:
-        by_columns, best, trained = train_columns(linear, fold, judge, search, rng, threads, progress)
+        by_columns, best, trained = train_columns(linear, level)
         judged += [one for some in by_columns for one in some] + trained
         plain.append(best[0])
     if grown:
         first, stack = len(stack.parts), stack.with_trees(grown)
-        judged += examined([stack.boosted(first + at, one.trees.rounds) for at, one in enumerate(grown)])
+        judged += level.examined([stack.boosted(first + at, one.trees.rounds) for at, one in enumerate(grown)])
     baseline = min(plain, key=lambda one: one.criterion)
-    theirs, its = (curve_of(one, fold, judge) for one in (baseline, anchor))
-    stays = anchor
-    if _clearly_smaller(theirs, its, judge):
-        stays, its = baseline, theirs
+    stays = baseline if _clearly_smaller(level.curve(baseline), level.curve(anchor), level) else anchor
     members = shortlist(judged)
-    ours = combined_curve(members, fold, judge)
-    signal = has_signal(held_out(likeliest.candidate, fold, judge).own, fold, judge)
-    accepted = signal and _clearly_smaller(ours, its, judge)
-    figures = judge.criterion(theirs), judge.criterion(ours)
-    error = float(np.std(judge.resampled(theirs) - judge.resampled(ours)))
-    verdict = Verdict(*figures, error, accepted, unit_of(judge.f), _title(baseline), _title(stays))
+    ours, theirs = level.curve(*members), level.curve(baseline)
+    signal = has_signal(held_out(likeliest.candidate, level.fold, level.judge).own, level.fold, level.judge)
+    accepted = signal and _clearly_smaller(ours, level.curve(stays), level)
+    figures = level.judge.criterion(theirs), level.judge.criterion(ours), level.gain(ours, theirs)[1]
+    verdict = Verdict(*figures, accepted, unit_of(level.judge.f), _title(baseline), _title(stays))
     members = members if accepted else [stays]
     everyone = list({id(one.candidate): one for one in (*plain, *judged)}.values())
-    return Found(stack.model(members), table(everyone, members, confidence), verdict)
+    return Found(stack.model(members), table(everyone, members, level.confidence), verdict)
 
 
 def _title(one: Judged) -> str:
@@ -369,8 +355,7 @@ def _likelihood(one: Judged) -> float:
     return one.likelihood if one.candidate.path == "logistic" else -np.inf  # other scores are no log-probabilities
 
 
-def _clearly_smaller(one: Curve, other: Curve, judge: Judge) -> bool:
+def _clearly_smaller(ours: Curve, theirs: Curve, level: Level) -> bool:
     """Whether the inefficiency is smaller, by more than two standard errors of the difference."""
-    gain = judge.criterion(other) - judge.criterion(one)
-    error = float(np.std(judge.resampled(other) - judge.resampled(one)))
-    return bool(gain > _DOUBT * judge.caution * max(error, 1e-12))
+    gain, error = level.gain(ours, theirs)
+    return bool(gain > _DOUBT * level.judge.caution * max(error, 1e-12))
