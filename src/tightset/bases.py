@@ -196,13 +196,17 @@ class Averaged(NamedTuple):
 
 
 class CrossFitted(NamedTuple):
-    """A classifier trained on all rows, and averaged with those of the folds; held-out scores of both, ``(k, C)``."""
+    """A classifier trained on all rows, and averaged with those of the folds; held-out scores of both, ``(k, C)``.
+
+    ``in_sample (k, C)`` are those of the one of all rows, to see what kind of function it is; None if it was given.
+    """
 
     name: str
     whole: Averaged
     averaged: Averaged
     held_out_whole: np.ndarray
     held_out_averaged: np.ndarray
+    in_sample: np.ndarray | None = None
 
 
 def cross_fit(
@@ -271,12 +275,14 @@ def cross_fit(
     held_out[np.isneginf(held_out)] = lowest  # a class that a fold has not seen
     scale = None if are_probabilities(held_out.reshape(-1, len(classes))) else _spread(held_out[0])
     weights = np.append(np.full(len(models) - 1, (1 - _WHOLE) / max(len(models) - 1, 1)), _WHOLE)
+    whole = Averaged(models[-1:], np.ones(1), classes, scale, _TINY, lowest)
     return CrossFitted(
         name,
-        Averaged(models[-1:], np.ones(1), classes, scale, _TINY, lowest),
+        whole,
         Averaged(models, weights, classes, scale, _LEAST, lowest),
         _as_logs(held_out[0], scale, _TINY),
         _as_logs(held_out.mean(axis=0), scale),
+        whole.scores(X),
     )
 
 
