@@ -245,3 +245,19 @@ def test_named_columns_of_scores_must_be_in_order(blobs):
         make("precomputed").fit(pd.DataFrame(P, columns=list("abc")), labels)
         with pytest.raises(ValueError, match=r"must be in the order of the sorted labels, \['a', 'b', 'c'\]"):
             make("precomputed").fit(pd.DataFrame(P[:, ::-1], columns=list("cba")), labels)
+
+
+def test_columns_do_not_give_away_own_labels_beside_scores_that_are_linear_in_them():
+    """A held-out score lacks the row's own label; a linear classifier's columns would tell by how much."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1600, 25))
+    y = np.argmax(0.7 * X[:, :3] + rng.gumbel(size=(1600, 3)), axis=1)
+    clf = quick(LogisticRegression(), confidence=0.9).fit(X[:400], y[:400])
+    assert not any("and plain" in name for name in clf.selection_["columns"])
+    plain = ConformalClassifier(LogisticRegression(), confidence=0.9, random_state=0).fit(X[:400], y[:400])
+    sizes = [one.evaluate(X[400:], y[400:])["mean_size"] for one in (clf, plain)]
+    assert sizes[0] < 1.03 * sizes[1]
+    verdict = clf.folds_[0].record[0].verdict
+    assert verdict.ensemble > 0.93 * verdict.baseline  # what is promised can be kept
+    forest = quick(RandomForestClassifier(10, random_state=0)).fit(X[:400], y[:400])
+    assert any("and plain" in name for name in forest.selection_["columns"])
