@@ -36,3 +36,11 @@ def blobs():
     y = rng.integers(0, 3, 600)
     centres = np.array([[0.0, 0.0], [2.5, 0.0], [0.0, 2.5]])
     return centres[y] + rng.standard_normal((600, 2)), y
+
+
+@pytest.fixture(scope="session")
+def labelled_rows():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1400, 5))
+    y = np.argmax(1.5 * X[:, :3] + rng.gumbel(size=(1400, 3)), axis=1)
+    return X[:600], y[:600], X[600:], y[600:]

@@ -28,14 +28,6 @@ from tightset.choice import fold_of_rows
 from tightset.progress import Progress
 
 
-@pytest.fixture(scope="module")
-def blobs():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(1400, 5))
-    y = np.argmax(1.5 * X[:, :3] + rng.gumbel(size=(1400, 3)), axis=1)
-    return X[:600], y[:600], X[600:], y[600:]
-
-
 def check_sets(clf, X, y, confidence=0.9):
     row = clf.evaluate(X, y)
     assert row["coverage"] > confidence - 0.05
@@ -57,8 +49,8 @@ def check_sets(clf, X, y, confidence=0.9):
     ],
     ids=lambda one: type(one).__name__,
 )
-def test_every_kind_of_classifier_covers_and_excludes(blobs, estimator):
-    X, y, X_new, y_new = blobs
+def test_every_kind_of_classifier_covers_and_excludes(labelled_rows, estimator):
+    X, y, X_new, y_new = labelled_rows
     clf = quick(estimator).fit(X, y)
     check_sets(clf, X_new, y_new)
     again = quick(clone(estimator)).fit(X, y)
@@ -67,8 +59,8 @@ def test_every_kind_of_classifier_covers_and_excludes(blobs, estimator):
     np.testing.assert_array_equal(copy.predict_set(X_new), clf.predict_set(X_new))
 
 
-def test_frames_with_text_and_missing_values_pass_untouched(blobs):
-    X, y, X_new, y_new = blobs
+def test_frames_with_text_and_missing_values_pass_untouched(labelled_rows):
+    X, y, X_new, y_new = labelled_rows
 
     def frame(X):
         table = pd.DataFrame(X.copy(), columns=list("abcde"))
@@ -99,8 +91,8 @@ def test_texts():
     assert clf.evaluate(texts, y)["coverage"] > 0.75
 
 
-def test_sparse_rows(blobs):
-    X, y, X_new, y_new = blobs
+def test_sparse_rows(labelled_rows):
+    X, y, X_new, y_new = labelled_rows
     X, X_new = (sparse.csr_array(np.where(np.abs(A) > 0.5, A, 0)) for A in (X, X_new))
     for estimator in (LogisticRegression(), "auto"):
         clf = quick(estimator).fit(X, y)
@@ -108,8 +100,8 @@ def test_sparse_rows(blobs):
         np.testing.assert_array_equal(clf.predict_p(X_new[:50]), clf.predict_p(X_new)[:50])
 
 
-def test_a_frozen_classifier_stays_as_it_is(blobs):
-    X, y, X_new, y_new = blobs
+def test_a_frozen_classifier_stays_as_it_is(labelled_rows):
+    X, y, X_new, y_new = labelled_rows
     model = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])
     before = model.predict_proba(X_new)
     clf = quick(FrozenEstimator(model)).fit(X[200:], y[200:])
@@ -124,8 +116,8 @@ def test_a_frozen_classifier_stays_as_it_is(blobs):
     check_sets(bare, model.predict_proba(X_new), y_new)
 
 
-def test_a_frozen_classifier_may_know_more_classes_than_are_calibrated(blobs):
-    X, y, X_new, _ = blobs
+def test_a_frozen_classifier_may_know_more_classes_than_are_calibrated(labelled_rows):
+    X, y, X_new, _ = labelled_rows
     model = GaussianNB().fit(X[:200], y[:200])
     some = y[200:] != 2
     with pytest.warns(UserWarning, match="no calibration row has the label 2"):
@@ -137,8 +129,8 @@ def test_a_frozen_classifier_may_know_more_classes_than_are_calibrated(blobs):
         quick(FrozenEstimator(few)).fit(X[200:], y[200:])
 
 
-def test_any_scores_can_be_given(blobs):
-    X, y, X_new, y_new = blobs
+def test_any_scores_can_be_given(labelled_rows):
+    X, y, X_new, y_new = labelled_rows
     model = LinearSVC().fit(X[:200], y[:200])
     clf = quick("precomputed").fit(1000 * model.decision_function(X[200:]), y[200:])
     check_sets(clf, 1000 * model.decision_function(X_new), y_new)
@@ -148,8 +140,8 @@ def test_any_scores_can_be_given(blobs):
 # ---- what is trained --------------------------------------------------------------------------------------------
 
 
-def test_held_out_scores_come_from_models_that_have_not_seen_the_row(blobs):
-    X, y = blobs[:2]
+def test_held_out_scores_come_from_models_that_have_not_seen_the_row(labelled_rows):
+    X, y = labelled_rows[:2]
     folds = np.stack([fold_of_rows(y, 3, np.random.default_rng(seed)) for seed in (0, 1)])
     tree = DecisionTreeClassifier(random_state=0)  # in-sample it is always right
     with Progress(show=False) as progress:
@@ -168,8 +160,8 @@ def test_held_out_scores_come_from_models_that_have_not_seen_the_row(blobs):
     np.testing.assert_allclose(weights[:-1], 0.5 / 6)
 
 
-def test_the_plain_threshold_and_the_own_ranking_are_candidates(blobs):
-    X, y = blobs[:2]
+def test_the_plain_threshold_and_the_own_ranking_are_candidates(labelled_rows):
+    X, y = labelled_rows[:2]
     clf = quick(RandomForestClassifier(10, random_state=0)).fit(X, y)
     table = clf.selection_
     assert {"RandomForestClassifier", "averaged RandomForestClassifier", "averaged RandomForestClassifier and plain"} == set(table["columns"])  # fmt: skip
@@ -179,8 +171,8 @@ def test_the_plain_threshold_and_the_own_ranking_are_candidates(blobs):
     assert sum(len(block.models) for block in model.blocks if block is not None) == 1
 
 
-def test_few_rows_leave_the_classifier_as_it_is(blobs):
-    X, y, X_new, _ = blobs
+def test_few_rows_leave_the_classifier_as_it_is(labelled_rows):
+    X, y, X_new, _ = labelled_rows
     forest = RandomForestClassifier(20, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -217,8 +209,8 @@ def test_sets_are_smaller_where_the_classifier_is_coarse():
     assert "smaller" in ours.summary()
 
 
-def test_several_levels_categories_weights_and_folds(blobs):
-    X, y, X_new, y_new = blobs
+def test_several_levels_categories_weights_and_folds(labelled_rows):
+    X, y, X_new, y_new = labelled_rows
     clf = quick(GaussianNB(), confidence=[0.7, 0.9], label_conditional=True, allow_empty=False)
     clf.fit(X, y, sample_weight=np.linspace(0, 1, len(y)), groups=X[:, 4] > 0)
     low, high = clf.predict_set(X_new, groups=X_new[:, 4] > 0)
@@ -232,16 +224,16 @@ def test_several_levels_categories_weights_and_folds(blobs):
     check_sets(quick(GaussianNB(), cv=3).fit(X, y), X_new, y_new)
 
 
-def test_parameters_of_the_classifier_can_be_searched(blobs):
-    X, y = blobs[:2]
+def test_parameters_of_the_classifier_can_be_searched(labelled_rows):
+    X, y = labelled_rows[:2]
     search = GridSearchCV(quick(DecisionTreeClassifier(random_state=0)), {"estimator__max_depth": [1, 4]}, cv=2)
     search.fit(X, y)
     assert search.best_estimator_.estimator.max_depth in (1, 4)
     assert (search.cv_results_["mean_test_score"] > 0.6).all()
 
 
-def test_the_result_does_not_depend_on_the_number_of_jobs(blobs):
-    X, y, X_new, _ = blobs
+def test_the_result_does_not_depend_on_the_number_of_jobs(labelled_rows):
+    X, y, X_new, _ = labelled_rows
     one, two = (quick(RandomForestClassifier(5), n_jobs=n).fit(X, y).predict_p(X_new) for n in (1, 2))
     np.testing.assert_array_equal(one, two)
 
@@ -264,8 +256,8 @@ def test_auto_finds_what_suits_the_data():
         assert auto.evaluate(X[1200:], y[1200:])["coverage"] > 0.75
 
 
-def test_auto_takes_missing_values(blobs):
-    X, y, X_new, y_new = (part.copy() for part in blobs)
+def test_auto_takes_missing_values(labelled_rows):
+    X, y, X_new, y_new = (part.copy() for part in labelled_rows)
     X[::9, 1] = np.nan
     X_new[::11, 2] = np.nan
     clf = quick("auto").fit(X, y)

@@ -21,15 +21,6 @@ from tightset import ConformalClassifier
 from tightset.bases import Given, class_scores, cross_fit
 from tightset.progress import Progress
 
-
-@pytest.fixture(scope="module")
-def blobs():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(1400, 5))
-    y = np.argmax(1.5 * X[:, :3] + rng.gumbel(size=(1400, 3)), axis=1)
-    return X[:600], y[:600], X[600:], y[600:]
-
-
 # ---- what goes wrong --------------------------------------------------------------------------------------------
 
 
@@ -57,8 +48,8 @@ class Awkward(ClassifierMixin, BaseEstimator):
         return P
 
 
-def test_a_fit_that_fails_in_a_fold_is_told_with_the_fold_and_leaves_the_earlier_fit(blobs):
-    X, y, X_new, _ = blobs
+def test_a_fit_that_fails_in_a_fold_is_told_with_the_fold_and_leaves_the_earlier_fit(labelled_rows):
+    X, y, X_new, _ = labelled_rows
     clf = quick(GaussianNB()).fit(X, y)
     before = clf.predict_p(X_new)
     k = 3 * len(y) // 4  # that train; a third of them is held out
@@ -74,8 +65,8 @@ def test_a_fit_that_fails_in_a_fold_is_told_with_the_fold_and_leaves_the_earlier
         clf.fit(X, y)
 
 
-def test_an_interrupted_fit_leaves_the_earlier_one(blobs, monkeypatch):
-    X, y, X_new, _ = blobs
+def test_an_interrupted_fit_leaves_the_earlier_one(labelled_rows, monkeypatch):
+    X, y, X_new, _ = labelled_rows
     clf = quick(GaussianNB()).fit(X, y)
     before = clf.predict_p(X_new)
     fits = []
@@ -102,9 +93,9 @@ def test_an_interrupted_fit_leaves_the_earlier_one(blobs, monkeypatch):
     ],
 )
 @pytest.mark.parametrize("make", [quick, lambda one: ConformalClassifier(one, random_state=0)])
-def test_bad_probabilities_are_named(blobs, make, result, message):
+def test_bad_probabilities_are_named(labelled_rows, make, result, message):
     with pytest.raises(ValueError, match=message):
-        make(Awkward(result=result)).fit(*blobs[:2])
+        make(Awkward(result=result)).fit(*labelled_rows[:2])
 
 
 @pytest.mark.parametrize(
@@ -119,19 +110,19 @@ def test_bad_probabilities_are_named(blobs, make, result, message):
         ({"estimator": None, "boost": "lightgbm"}, "give one, or estimator='auto'"),
     ],
 )
-def test_wrong_settings_are_named(blobs, change, message):
+def test_wrong_settings_are_named(labelled_rows, change, message):
     with pytest.raises(ValueError, match=message):
-        quick(GaussianNB()).set_params(**change).fit(*blobs[:2])
+        quick(GaussianNB()).set_params(**change).fit(*labelled_rows[:2])
 
 
-def test_weights_for_a_classifier_that_takes_none(blobs):
-    X, y = blobs[:2]
+def test_weights_for_a_classifier_that_takes_none(labelled_rows):
+    X, y = labelled_rows[:2]
     with pytest.raises(ValueError, match="KNeighborsClassifier cannot be trained with weights"):
         quick(KNeighborsClassifier()).fit(X, y, sample_weight=np.ones(len(y)))
 
 
-def test_bad_bare_scores(blobs):
-    X, y = blobs[:2]
+def test_bad_bare_scores(labelled_rows):
+    X, y = labelled_rows[:2]
     with pytest.raises(ValueError, match="X has 5 columns of scores, but y holds 3 classes"):
         quick("precomputed").fit(X, np.array(["a", "b", "c"])[y])
     X = X[:, :3].copy()
@@ -200,8 +191,8 @@ def test_a_class_that_a_fold_has_not_seen_does_not_spoil_the_scores(estimator):
     assert new.min() >= fitted.held_out_averaged.min() - 2  # of the range that measures were trained on
 
 
-def test_missing_values_in_new_rows_do_not_hang_on_what_was_chosen(blobs):
-    X, y, X_new, y_new = blobs
+def test_missing_values_in_new_rows_do_not_hang_on_what_was_chosen(labelled_rows):
+    X, y, X_new, y_new = labelled_rows
     holes = X_new.copy()
     holes[::3, 0] = np.nan
     for estimator in (HistGradientBoostingClassifier(max_iter=1, max_depth=1), "auto"):
@@ -216,8 +207,8 @@ def test_missing_values_in_new_rows_do_not_hang_on_what_was_chosen(blobs):
         assert few.fit(X_few, y[:60]).predict_set(holes).shape == (len(holes), 3)
 
 
-def test_rows_score_alike_in_any_batch_in_single_precision_too(blobs):
-    X, y, X_new, _ = (part.astype(np.float32) if part.dtype == float else part for part in blobs)
+def test_rows_score_alike_in_any_batch_in_single_precision_too(labelled_rows):
+    X, y, X_new, _ = (part.astype(np.float32) if part.dtype == float else part for part in labelled_rows)
     for clf in (
         quick(LogisticRegression()),
         ConformalClassifier(LogisticRegression(), confidence=0.9, random_state=0),
@@ -227,8 +218,8 @@ def test_rows_score_alike_in_any_batch_in_single_precision_too(blobs):
         np.testing.assert_array_equal(alone, clf.predict_p(X_new)[:60])
 
 
-def test_pairs_of_classes_are_refused_wherever_they_hide(blobs):
-    X, y = blobs[:2]
+def test_pairs_of_classes_are_refused_wherever_they_hide(labelled_rows):
+    X, y = labelled_rows[:2]
     pairs = SVC(decision_function_shape="ovo")
     for hidden in (
         GridSearchCV(pairs, {"C": [1.0]}, cv=2),
@@ -238,9 +229,9 @@ def test_pairs_of_classes_are_refused_wherever_they_hide(blobs):
             ConformalClassifier(hidden).fit(X, y)
 
 
-def test_named_columns_of_scores_must_be_in_order(blobs):
-    P = GaussianNB().fit(*blobs[:2]).predict_proba(blobs[2])
-    labels = np.array(["a", "b", "c"])[blobs[3]]
+def test_named_columns_of_scores_must_be_in_order(labelled_rows):
+    P = GaussianNB().fit(*labelled_rows[:2]).predict_proba(labelled_rows[2])
+    labels = np.array(["a", "b", "c"])[labelled_rows[3]]
     for make in (quick, ConformalClassifier):
         make("precomputed").fit(pd.DataFrame(P, columns=list("abc")), labels)
         with pytest.raises(ValueError, match=r"must be in the order of the sorted labels, \['a', 'b', 'c'\]"):

@@ -30,6 +30,7 @@ __all__ = [
     "CrossFitted",
     "Given",
     "are_probabilities",
+    "auto_classifiers",
     "check_any_rows",
     "check_base",
     "class_scores",
@@ -123,6 +124,15 @@ def known_classes(model: Any, present: np.ndarray) -> np.ndarray:
     return classes
 
 
+def auto_classifiers(*, sparse_rows: bool) -> list[Any]:
+    """The classifiers of ``estimator="auto"``."""
+    from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
+
+    # Without regularisation a leaf of a rare class can have a value that ruins all probabilities.
+    boosted = HistGradientBoostingClassifier(early_stopping=False, l2_regularization=1.0, max_features=0.5)
+    return [ExtraTreesClassifier()] if sparse_rows else [boosted, ExtraTreesClassifier()]
+
+
 def fit_base(
     estimator: Any, X: Any, y: np.ndarray, weight: np.ndarray | None = None, *, seed: int | None = None
 ) -> Any:
@@ -198,7 +208,7 @@ class Averaged(NamedTuple):
 class CrossFitted(NamedTuple):
     """A classifier trained on all rows, and averaged with those of the folds; held-out scores of both, ``(k, C)``.
 
-    ``in_sample (k, C)`` are those of the one of all rows, to see what kind of function it is; None if it was given.
+    ``given`` is whether it was trained before, on other rows.
     """
 
     name: str
@@ -206,7 +216,7 @@ class CrossFitted(NamedTuple):
     averaged: Averaged
     held_out_whole: np.ndarray
     held_out_averaged: np.ndarray
-    in_sample: np.ndarray | None = None
+    given: bool = False
 
 
 def cross_fit(
@@ -233,8 +243,8 @@ def cross_fit(
         scores = class_scores(model, X, classes)
         scale = None if are_probabilities(scores) else _spread(scores)
         whole, clipped = (Averaged([model], np.ones(1), classes, scale, least) for least in (_TINY, _LEAST_GIVEN))
-        held = [_as_logs(scores, scale, one.least) for one in (whole, clipped)]
-        return CrossFitted(name, whole, clipped, *held)
+        held, held_clipped = (_as_logs(scores, scale, one.least) for one in (whole, clipped))
+        return CrossFitted(name, whole, clipped, held, held_clipped, given=True)
     n_folds = folds.max(initial=-1) + 1
     parts = [(repeat, fold, folds[repeat] != fold) for repeat in range(len(folds)) for fold in range(n_folds)]
     parts.append((-1, -1, np.ones(len(y), dtype=bool)))  # all rows
@@ -275,14 +285,12 @@ def cross_fit(
     held_out[np.isneginf(held_out)] = lowest  # a class that a fold has not seen
     scale = None if are_probabilities(held_out.reshape(-1, len(classes))) else _spread(held_out[0])
     weights = np.append(np.full(len(models) - 1, (1 - _WHOLE) / max(len(models) - 1, 1)), _WHOLE)
-    whole = Averaged(models[-1:], np.ones(1), classes, scale, _TINY, lowest)
     return CrossFitted(
         name,
-        whole,
+        Averaged(models[-1:], np.ones(1), classes, scale, _TINY, lowest),
         Averaged(models, weights, classes, scale, _LEAST, lowest),
         _as_logs(held_out[0], scale, _TINY),
         _as_logs(held_out.mean(axis=0), scale),
-        whole.scores(X),
     )
 
 

@@ -11,7 +11,15 @@ from scipy import sparse
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from tightset.bases import PRECOMPUTED, check_any_rows, check_base, classes_of_columns, copy_input_tags, known_classes
+from tightset.bases import (
+    PRECOMPUTED,
+    auto_classifiers,
+    check_any_rows,
+    check_base,
+    classes_of_columns,
+    copy_input_tags,
+    known_classes,
+)
 from tightset.boosting import LIBRARIES, numbers_or_missing
 from tightset.checking import distinct_rows, generator
 from tightset.columns import Columns, as_numbers
@@ -398,15 +406,6 @@ class SCPOClassifier(ConformalPredictor):
 
     def _scores(self, model: Ensemble | LinearModel | Stacked, X: Any, known: dict[int, np.ndarray]) -> np.ndarray:
         return model.scores(X, known) if isinstance(model, Stacked) else model.scores(X)
-
-
-def auto_classifiers(*, sparse_rows: bool) -> list[Any]:
-    """The classifiers of ``estimator="auto"``."""
-    from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
-
-    # Without regularisation a leaf of a rare class can have a value that ruins all probabilities.
-    boosted = HistGradientBoostingClassifier(early_stopping=False, l2_regularization=1.0, max_features=0.5)
-    return [ExtraTreesClassifier()] if sparse_rows else [boosted, ExtraTreesClassifier()]
 
 
 def _is(estimator: Any, name: str) -> bool:

@@ -119,7 +119,7 @@ def stacked_search(
         stack = _Stack(
             parts, weights, X, fill, y, len(classes), len(fitted), fits_of(fold, weight), device, standardise
         )
-        if X is not None and _own_label_shows(fitted, parts, weights, X):
+        if X is not None and _own_label_shows(fitted, parts, weights, rows, X):
             stack.columns = None
         families = stack.families(search.strengths, threads, progress)
         tools = {"fold": fold, "search": search, "threads": threads, "progress": progress}
@@ -183,7 +183,7 @@ def _is_linear(scores: np.ndarray, X: Any) -> bool:
     return bool(np.sum(rest**2) < (1 - _LINEAR) * np.sum((differences - differences.mean(axis=0)) ** 2))
 
 
-def _own_label_shows(fitted: list[CrossFitted], parts: list[_Part], weights: np.ndarray, X: Any) -> bool:
+def _own_label_shows(fitted: list[CrossFitted], parts: list[_Part], weights: np.ndarray, rows: Any, X: Any) -> bool:
     """Whether columns beside the scores would give away the labels of the very rows that are judged.
 
     A held-out score lacks what the row's own label would have added. If the classifier is linear, columns beside its
@@ -194,9 +194,10 @@ def _own_label_shows(fitted: list[CrossFitted], parts: list[_Part], weights: np.
     at = int(np.argmax(weights))
     if weights[at] < 0.5:
         return False
-    one = at - len(fitted)
-    scores = fitted[one].in_sample if one < len(fitted) else parts[at].block.scores(X)
-    return scores is not None and _is_linear(scores, X)
+    if at == 2 * len(fitted):  # logistic regression
+        return _is_linear(parts[at].block.scores(X), X)
+    one = fitted[at - len(fitted)]
+    return not one.given and _is_linear(one.whole.scores(rows), X)
 
 
 def _parts(
@@ -362,11 +363,12 @@ def _search_level(
         first, stack = len(stack.parts), stack.with_trees(grown)
         judged += level.examined([stack.boosted(first + at, one.trees.rounds) for at, one in enumerate(grown)])
     baseline = min(plain, key=lambda one: one.criterion)
-    stays = baseline if _clearly_smaller(level.curve(baseline), level.curve(anchor), level) else anchor
+    theirs, its = level.curve(baseline), level.curve(anchor)
+    stays, its = (baseline, theirs) if _clearly_smaller(theirs, its, level) else (anchor, its)
     members = shortlist(judged)
-    ours, theirs = level.curve(*members), level.curve(baseline)
+    ours = level.curve(*members)
     signal = has_signal(held_out(likeliest.candidate, level.fold, level.judge).own, level.fold, level.judge)
-    accepted = signal and _clearly_smaller(ours, level.curve(stays), level)
+    accepted = signal and _clearly_smaller(ours, its, level)
     figures = level.judge.criterion(theirs), level.judge.criterion(ours), level.gain(ours, theirs)[1]
     verdict = Verdict(*figures, accepted, unit_of(level.judge.f), _title(baseline), _title(stays))
     members = members if accepted else [stays]
