@@ -22,6 +22,7 @@ __all__ = [
     "label_runs",
     "namespace",
     "own_label",
+    "room_for_scores",
     "settle",
     "tanh_inplace",
     "to_numpy",
@@ -30,6 +31,9 @@ __all__ = [
 Array = Any  # an array of whichever library the caller brought
 
 namespace = array_namespace
+
+_SCORES_ON_DEVICE = 2**30  # more at once do not run faster
+_COPIES_OF_SCORES = 10
 
 
 class Run(NamedTuple):
@@ -81,6 +85,22 @@ def as_array(x: Any, dtype: Any, device: str | None = None) -> Array:
         return torch.as_tensor(np.asarray(x, dtype=dtype), device=device)
     except (RuntimeError, AssertionError) as error:
         raise ValueError(f"device={device!r} cannot be used: {str(error).splitlines()[0]}") from None
+
+
+def room_for_scores(device: str | None, on_host: int) -> int:
+    """How many float32 scores may be worked on at once: ``on_host`` of them, or what the memory of a device holds.
+
+    Kernels have a handful of arrays as large as the scores.
+    """
+    if device is None:
+        return on_host
+    import torch
+
+    if torch.device(device).type != "cuda":
+        return _SCORES_ON_DEVICE
+    free, _ = torch.cuda.mem_get_info(device)
+    free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)  # held, but to be used again
+    return min(max(int(free) // (4 * _COPIES_OF_SCORES), 1), _SCORES_ON_DEVICE)
 
 
 def to_numpy(x: Array) -> np.ndarray:

@@ -29,7 +29,6 @@ __all__ = [
     "label_codes",
     "nearest_level",
     "rows_to_hold",
-    "stratified_split",
     "warn",
     "warn_of_absent_labels",
     "warn_of_few_rows",
@@ -187,22 +186,6 @@ def rows_to_hold(calibration_size: Any, n: int, strictest: Any, calibrating: flo
             f"got {calibration_size!r}"
         )
     return rows
-
-
-def stratified_split(
-    strata: np.ndarray, size: int, random_state: np.random.RandomState
-) -> tuple[np.ndarray, np.ndarray]:
-    """Hold ``size`` rows aside, each stratum in proportion, each row with the same probability ``size / n``.
-
-    Systematic sampling: rows in random order within their stratum, strata side by side, every ``n / size``-th row from
-    a random start. Rounding whole strata up or down instead would keep rare labels out of calibration, and with them
-    the guarantee.
-    """
-    n = len(strata)
-    mixed = random_state.permutation(n)
-    mixed = mixed[np.argsort(strata[mixed], kind="stable")]
-    held = mixed[np.floor((np.arange(size) + random_state.uniform()) * (n / size)).astype(int)]
-    return np.setdiff1d(np.arange(n), held), np.sort(held)
 
 
 def generator(random_state: Any) -> np.random.RandomState:

@@ -1,5 +1,7 @@
 """Judging candidates on training rows: what set size cross-validation promises at exact coverage, and how surely.
 
+And how rows are dealt: to folds, and to a part that stands for all of them.
+
 Conventions
 -----------
 scores : (k, C) of held-out rows; y, weight : (k,); eps : the significance level.
@@ -14,7 +16,7 @@ from scipy.special import ndtr
 
 from tightset.inefficiency import SIZE, Inefficiency
 
-__all__ = ["Curve", "Judge", "fold_of_rows"]
+__all__ = ["Curve", "Judge", "fold_of_rows", "stratified_split"]
 
 _POINTS = 25  # thresholds on a curve
 _SPAN = 4.0  # standard deviations of the coverage that it reaches to either side
@@ -113,6 +115,22 @@ def fold_of_rows(y: np.ndarray, n_folds: int, rng: np.random.Generator) -> np.nd
     fold = np.empty(len(y), dtype=np.intp)
     fold[shuffled[np.argsort(y[shuffled], kind="stable")]] = np.arange(len(y)) % n_folds
     return fold
+
+
+def stratified_split(
+    strata: np.ndarray, size: int, random_state: np.random.RandomState
+) -> tuple[np.ndarray, np.ndarray]:
+    """Hold ``size`` rows aside, each stratum in proportion, each row with the same probability ``size / n``.
+
+    Systematic sampling: rows in random order within their stratum, strata side by side, every ``n / size``-th row from
+    a random start. Rounding whole strata up or down instead would keep rare labels out of calibration, and with them
+    the guarantee.
+    """
+    n = len(strata)
+    mixed = random_state.permutation(n)
+    mixed = mixed[np.argsort(strata[mixed], kind="stable")]
+    held = mixed[np.floor((np.arange(size) + random_state.uniform()) * (n / size)).astype(int)]
+    return np.setdiff1d(np.arange(n), held), np.sort(held)
 
 
 def _quantiles(x: np.ndarray, weight: np.ndarray, at: np.ndarray) -> np.ndarray:

@@ -25,7 +25,8 @@ from tightset.bases import (
     fit_base,
     known_classes,
 )
-from tightset.checking import check_labels, generator, hash_uniform, stratified_split
+from tightset.checking import check_labels, generator, hash_uniform
+from tightset.choice import stratified_split
 from tightset.icp import calibration_rows_needed
 from tightset.predictor import CalibrationRows, ConformalPredictor, Fold
 from tightset.scores import as_score, settled

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tightset.arrays import Array, as_array, to_numpy
+from tightset.arrays import Array, as_array, room_for_scores, to_numpy
+from tightset.fused import can_fuse, fused
 from tightset.icp import significance, threshold
 from tightset.inefficiency import SIZE, Inefficiency
 from tightset.measures import Linear
 from tightset.objective import FORMS, Penalised
-from tightset.optimise import Adam, GradientDescent, minimise
+from tightset.optimise import Adam, GradientDescent, Solution, minimise
 from tightset.rows import Rows
 from tightset.surrogate import Surrogate
 
@@ -22,6 +24,7 @@ __all__ = ["GRID", "OPTIMISERS", "SELECTIONS", "Chosen", "check_grid", "grid_sea
 
 OPTIMISERS = {"gradient-descent": GradientDescent, "adam": Adam}
 SELECTIONS = ("inefficiency", "loss")
+_CHECK_EVERY_ON_DEVICE = 25  # steps; to look holds the device up
 
 Progress = Callable[[int, int], None]
 
@@ -104,19 +107,27 @@ def grid_search(
     eps = np.array([float(significance(c)) for c in confidences])[level]
     B = len(grid)
     place = partial(as_array, dtype=dtype, device=device)
-    rows = Rows(place(X), y, place(sample_weight), scores_per_row=B * n_classes, n_jobs=n_jobs)
-    objective = Penalised(place(eps), place(grid[:, 1]), place(grid[:, 2]), f=f, form=form)
-    with rows:
-        solution = minimise(
-            Surrogate(rows, Linear(), objective, centre=place(centre)),
-            place(np.zeros((B, X.shape[1], n_classes))),
-            OPTIMISERS[optimiser](place(grid[:, 3])),
-            max_iter=max_iter,
-            tol=tol,
-            check_every=1 if device is None else 25,
-            keep_trace=keep_trace,
-            callback=callback,
-        )
+    Z, weight = place(X), place(sample_weight)
+
+    def descend(some: np.ndarray) -> Solution:
+        penalty, sharpness, rate = (place(grid[some, at]) for at in (1, 2, 3))
+        objective = Penalised(place(eps[some]), penalty, sharpness, f=f, form=form)
+        rows = None if can_fuse(Z) else Rows(Z, y, weight, scores_per_row=len(some) * n_classes, n_jobs=n_jobs)
+        with rows or nullcontext():
+            return minimise(
+                fused(Z, y, weight, objective) if rows is None else Surrogate(rows, Linear(), objective, place(centre)),
+                place(np.zeros((len(some), X.shape[1], n_classes))),
+                OPTIMISERS[optimiser](rate),
+                max_iter=max_iter,
+                tol=tol,
+                check_every=1 if device is None else _CHECK_EVERY_ON_DEVICE,
+                keep_trace=keep_trace,
+                callback=callback,
+            )
+
+    at_once = max(room_for_scores(device, B * n_classes * len(y)) // (n_classes * len(y)), 1)
+    solutions = [descend(np.arange(at, min(at + at_once, B))) for at in range(0, B, at_once)]
+    solution = solutions[0] if len(solutions) == 1 else _joined(solutions)
     theta = to_numpy(solution.theta).astype(np.float64)
     found = []
     for at, confidence in enumerate(confidences):
@@ -141,6 +152,19 @@ def grid_search(
         trace = None if solution.trace is None else solution.trace[:, own]
         found.append(Chosen(theta[own][best], table | chosen, trace))
     return found
+
+
+def _joined(solutions: list[Solution]) -> Solution:
+    """Candidates that did not fit into memory together."""
+    theta, loss, status, n_iter, traces = zip(*solutions, strict=True)
+    steps = max(len(trace) for trace in traces) if traces[0] is not None else 0
+    trace = None if traces[0] is None else np.hstack([_padded(one, steps) for one in traces])
+    whole = np.concatenate([to_numpy(one) for one in theta])
+    return Solution(whole, np.concatenate(loss), np.concatenate(status), np.concatenate(n_iter), trace)
+
+
+def _padded(trace: np.ndarray, steps: int) -> np.ndarray:
+    return np.pad(trace, ((0, steps - len(trace)), (0, 0)), constant_values=np.nan)
 
 
 def training_inefficiency(

@@ -19,6 +19,7 @@ __all__ = ["lbfgs"]
 
 _SUFFICIENT = 1e-4  # of the decrease that the slope promises
 _STALLS = 3  # steps in a row without progress, after which a candidate has converged
+_LOOK_EVERY_ON_DEVICE = 10  # steps; to look who has converged holds the device up
 
 
 @dataclass
@@ -93,8 +94,11 @@ def lbfgs(
         stalls=xp.zeros(B, dtype=xp.int64, device=x.device),
     )
     failed = ~np.isfinite(to_numpy(loss))
+    every = 1 if isinstance(x, np.ndarray) else _LOOK_EVERY_ON_DEVICE
     for iteration in range(1, max_iter + 1):
-        still = to_numpy((state.stalls >= _STALLS) | (xp.max(xp.abs(state.gradient), axis=1) <= 0))
+        still = np.zeros(len(active), dtype=bool)
+        if (iteration - 1) % every == 0 or iteration == max_iter:
+            still = to_numpy((state.stalls >= _STALLS) | (xp.max(xp.abs(state.gradient), axis=1) <= 0))
         done = failed | still | (iteration == max_iter)
         if done.any():
             at = np.flatnonzero(done)
@@ -130,12 +134,11 @@ def _advance(old: _State, trial: Array, loss: Array, gradient: Array, tol: float
     s, y = x - old.x, g - old.gradient
     sy, ss, yy = _dot(s, y), _dot(s, s), _dot(y, y)
     # A pair without curvature would make the direction go uphill.
-    curved = np.flatnonzero(to_numpy(good & (sy > 1e-8 * xp.sqrt(ss * yy))))
-    slot = old.pairs[curved] % old.S.shape[1]
-    old.S[curved, slot] = s[curved]
-    old.Y[curved, slot] = y[curved]
-    pairs = xp.asarray(old.pairs, copy=True)
-    pairs[curved] += 1
+    curved = good & (sy > 1e-8 * xp.sqrt(ss * yy))
+    place = xp.arange(len(s), device=s.device), old.pairs % old.S.shape[1]
+    old.S[place] = xp.where(curved[:, None], s, old.S[place])
+    old.Y[place] = xp.where(curved[:, None], y, old.Y[place])
+    pairs = old.pairs + xp.astype(curved, old.pairs.dtype)
     direction = _direction(old.S, old.Y, pairs, g)
     slope = _dot(direction, g)
     downhill = slope < 0

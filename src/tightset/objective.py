@@ -22,6 +22,8 @@ from tightset.inefficiency import SIZE, Inefficiency
 __all__ = ["FORMS", "LogLoss", "Penalised", "Profiled", "Sums"]
 
 _ROWS_TO_START = 500
+_NEWTON_STEPS = 60
+_LOOK_EVERY_ON_DEVICE = 8  # steps; to look whether they are enough holds the device up
 FORMS = ("L", "log L", "-1/L", "-1/L^2")
 
 
@@ -172,10 +174,11 @@ class Profiled:
         ranks = xp.astype(self.eps * (some.shape[1] - 1), xp.int64)
         q = xp.take_along_axis(some, ranks[:, None], axis=1)[:, 0]
         low, high = xp.min(alphas, axis=1) - 40 / self.gamma, xp.max(alphas, axis=1) + 40 / self.gamma
-        for _ in range(60):
+        look_every = 1 if isinstance(alphas, np.ndarray) else _LOOK_EVERY_ON_DEVICE
+        for step in range(1, _NEWTON_STEPS + 1):
             t = tanh_inplace((alphas - q[:, None]) * (self.gamma / 2)[:, None])
             excess = (xp.sum(weight * t, axis=1) - (1 - 2 * self.eps)) / 2
-            if bool(xp.all(xp.abs(excess) <= self.tol)):
+            if step % look_every == 0 and bool(xp.all(xp.abs(excess) <= self.tol)):
                 break
             slope = self.gamma / 4 * (1 - xp.sum(weight * t * t, axis=1))
             low, high = xp.where(excess > 0, q, low), xp.where(excess < 0, q, high)
@@ -206,6 +209,33 @@ class Profiled:
         excess = (xp.sum(w * own, axis=1) - (1 - 2 * self.eps)) / 2
         return xp.sum(w * self.f(s), axis=1) - rho * excess, dA
 
+    def block(self, A: Array, runs: list[Run], weight: Array, q: Array) -> tuple[tuple[Array, ...], Array, Array]:
+        """For rows that are not all at hand: sums over these ``(B,)``, and the raw derivatives ``dF`` and ``dV``.
+
+        The sums are of ``w``, ``w f(s)``, ``w t`` at the own label, ``dF`` and ``dV``; the memory of ``A`` is used up.
+        """
+        xp = namespace(A)
+        A -= q[:, None, None]
+        A *= (self.gamma / 2)[:, None, None]
+        t = tanh_inplace(A)
+        own = own_label(t, runs)
+        s = (A.shape[-1] + xp.sum(t, axis=-1)) / 2
+        dF = t
+        dF *= t
+        dF -= 1
+        dF *= (weight if self.f == SIZE else weight * self.f.derivative(s))[..., None]
+        dV = weight * (own * own - 1)
+        rows = weight + xp.zeros_like(own), weight * self.f(s), weight * own, xp.sum(dF, axis=-1), dV
+        return tuple(xp.sum(one, axis=1) for one in rows), dF, dV
+
+    def combine(self, sums: tuple[Array, ...]) -> tuple[Array, Array, Array]:
+        """Loss ``(B,)`` and the weights ``a, b (B,)`` of the two raw derivatives."""
+        weight, inefficiency, own, dF, dV = sums
+        rho = dF / namespace(dF).clip(dV, None, -1e-30)
+        excess = (own / weight - (1 - 2 * self.eps)) / 2
+        a = -self.gamma / (4 * weight)
+        return inefficiency / weight - rho * excess, a, -rho * a
+
 
 class LogLoss:
     """``L = -mean_i alpha_i``: with the softmax measure, the loss of logistic regression."""
@@ -222,6 +252,17 @@ class LogLoss:
         for label, start, stop in runs:
             dA[:, start:stop, label] = -w[:, start:stop]
         return -xp.sum(w * alphas, axis=1), dA
+
+    def block(self, A: Array, runs: list[Run], weight: Array, q: Array) -> tuple[tuple[Array, ...], None, Array]:  # noqa: ARG002
+        """As of `Profiled`: sums of ``w`` and ``-w alpha``, and the derivative by the own labels' scores."""
+        xp = namespace(A)
+        own = own_label(A, runs)
+        dV = -(weight + xp.zeros_like(own))
+        return (-xp.sum(dV, axis=1), xp.sum(dV * own, axis=1)), None, dV
+
+    def combine(self, sums: tuple[Array, ...]) -> tuple[Array, None, Array]:
+        weight, loss = sums
+        return loss / weight, None, 1 / weight
 
 
 def _normalised(weight: Array | None, like: Array) -> Array:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from tightset.arrays import as_array, to_numpy
+from tightset.arrays import as_array, room_for_scores, to_numpy
 from tightset.columns import Columns
 from tightset.inefficiency import Inefficiency
 from tightset.lbfgs import lbfgs
@@ -28,7 +28,6 @@ __all__ = ["SEARCHES", "Candidate", "Search", "View", "logistic_candidates", "pa
 
 _LOGISTIC_ITERATIONS = 200
 _SCORES_PER_CHUNK = 2**20  # scores of the candidates that one thread trains together
-_SCORES_PER_DEVICE_CHUNK = 2**28
 _PARAMETERS_PER_CHUNK = 2**20  # L-BFGS keeps twenty times as many
 _RESTART_NOISE = 0.3  # of the root mean square of the parameters
 
@@ -42,7 +41,9 @@ class Search:
     repeats : how often another classifier is cross-validated, with other folds each time (``estimator``);
     restarts : how often each path is followed again from a randomly displaced start;
     strengths : the values of C of the logistic regressions, in order; a tenth of each on unfolded columns, of which
-    there are many more; both_columns : follow the paths on plain and on unfolded columns, not only on the better ones.
+    there are many more; both_columns : follow the paths on plain and on unfolded columns, not only on the better ones;
+    rows : beyond so many training rows, everything is tried and chosen on a sample of them, and what was chosen is then
+    trained on all (not on top of another classifier, which sees all rows).
     """
 
     paths: Sequence[tuple[str, float]]
@@ -53,6 +54,7 @@ class Search:
     restarts: int = 0
     strengths: Sequence[float] = (0.01, 0.1, 1.0, 10.0, 100.0)
     both_columns: bool = False
+    rows: int = 20_000
 
     def __post_init__(self) -> None:
         for name in ("paths", "pulls", "strengths"):
@@ -74,7 +76,7 @@ class Search:
             values = getattr(self, name)
             if len(values) == 0 or not all(map(_positive, values)):
                 raise ValueError(f"{name} must be positive numbers, at least one; got {values!r}")
-        for name, least in (("max_iter", 1), ("folds", 2), ("repeats", 1), ("restarts", 0)):
+        for name, least in (("max_iter", 1), ("folds", 2), ("repeats", 1), ("restarts", 0), ("rows", 100)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
                 raise ValueError(f"{name} must be a whole number, at least {least}; got {value!r}")
@@ -146,6 +148,7 @@ class Candidate(NamedTuple):
     sharpness: float
     pull: float
     n_iter: int
+    start: Candidate | None = None  # what a path led away from, and is held to
 
     @property
     def name(self) -> str:
@@ -163,7 +166,7 @@ def logistic_candidates(
         for view, own in zip(views, of_view, strict=True)
         for fits in np.array_split(np.arange(len(view.weight)), 2)
     ]
-    solved = list(threads.map(lambda half: _logistic_path(*half, threads, progress), halves))
+    solved = list(threads.spread(lambda half: _logistic_path(*half, threads, progress), halves))
     return [
         [
             Candidate(
@@ -234,33 +237,40 @@ def path_candidates(
     parameters = {run: np.empty((steps, F, m, width[run.measure]), dtype=np.float32) for run in runs}
     n_iter = {run: np.zeros((steps, F), dtype=int) for run in runs}
 
-    def follow(pairs: list[tuple[_Run, int]]) -> None:
+    def follow(pairs: list[tuple[_Run, int]]) -> list[Solution]:
         measure = pairs[0][0].measure
         fits = np.array([fit for _, fit in pairs])
         anchor, whole = MEASURES[measure].start(start.theta[fits]), MEASURES[measure].start(start.theta[-1:])[0]
         theta = view.place(anchor + np.stack([_displacement(run, whole) for run, _ in pairs]))
         gamma = view.place(np.array([run.gamma for run, _ in pairs]))
         objective = Profiled(view.place(np.full(len(pairs), eps)), gamma, f)
-        for step, pull in enumerate(search.pulls):
+        found = []
+        for pull in search.pulls:
             problem = view.training(measure, objective, fits, anchor, np.full((len(pairs), m, 1), pull))
             solution = lbfgs(problem, theta, max_iter=search.max_iter, callback=lambda *_: threads.check())
             theta = solution.theta
-            for (run, fit), found, took in zip(pairs, to_numpy(theta), solution.n_iter, strict=True):
-                parameters[run][step, fit], n_iter[run][step, fit] = found, took
+            found.append(solution._replace(theta=to_numpy(theta)))
             progress.advance()
+        return found
 
     chunks = []
     for measure, D in width.items():
         pairs = [(run, fit) for run in runs if run.measure == measure for fit in range(F)]
-        budget = _SCORES_PER_CHUNK if view.device is None else _SCORES_PER_DEVICE_CHUNK
-        size = max(1, min(budget // (len(view.y) * D), _PARAMETERS_PER_CHUNK // (m * D)))
+        budget = room_for_scores(view.device, _SCORES_PER_CHUNK)
+        parameters_at_once = _PARAMETERS_PER_CHUNK if view.device is None else budget // 10
+        size = max(1, min(budget // (len(view.y) * D), parameters_at_once // (m * D)))
         chunks += [pairs[at : at + size] for at in range(0, len(pairs), size)]
     progress.expect(steps * len(chunks))
-    list(threads.map(follow, chunks))
+    for pairs, found in zip(chunks, threads.spread(follow, chunks), strict=True):
+        for step, solution in enumerate(found):
+            for (run, fit), theta, took in zip(pairs, solution.theta, solution.n_iter, strict=True):
+                parameters[run][step, fit], n_iter[run][step, fit] = theta, took
+            if threads.elsewhere:
+                progress.advance()
     return [
-        Candidate(run.name, view, run.measure, parameters[run][step], run.gamma, pull, int(n_iter[run][step].max()))
+        Candidate(run.name, view, run.measure, theta, run.gamma, pull, int(took.max()), start)
         for run in runs
-        for step, pull in enumerate(search.pulls)
+        for pull, theta, took in zip(search.pulls, parameters[run], n_iter[run], strict=True)
     ]
 
 

@@ -30,11 +30,11 @@ from tightset.checking import (
     label_codes,
     nearest_level,
     rows_to_hold,
-    stratified_split,
     warn,
     warn_of_absent_labels,
     warn_of_few_rows,
 )
+from tightset.choice import stratified_split
 from tightset.icp import Calibration, significance
 from tightset.inefficiency import as_inefficiency
 

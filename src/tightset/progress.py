@@ -26,6 +26,9 @@ class Progress:
         self._bar: Any = None
         self._task: Any = None
 
+    def __reduce__(self) -> tuple[type[Progress], tuple[()]]:
+        return Progress, ()  # nobody watches what was sent elsewhere
+
     def __enter__(self) -> Self:
         self._begun = time.monotonic()
         return self

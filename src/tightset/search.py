@@ -16,8 +16,9 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from tightset.choice import Curve, Judge, fold_of_rows
+from tightset.choice import Curve, Judge, fold_of_rows, stratified_split
 from tightset.columns import Columns
+from tightset.distributed import Partitions
 from tightset.icp import significance
 from tightset.inefficiency import SIZE, Inefficiency
 from tightset.models import Ensemble
@@ -34,6 +35,7 @@ from tightset.pool import (
     table,
 )
 from tightset.progress import Progress
+from tightset.refine import InMemory, RowSource, refine
 from tightset.threads import Threads
 
 __all__ = ["Level", "column_views", "fits_of", "has_signal", "path_search", "train_columns", "unit_of"]
@@ -61,11 +63,19 @@ def path_search(
     """The model of each level, from raw training rows ``X (k, p)`` and labels ``y`` in ``0 ... n_classes - 1``.
 
     A level's model does not depend on which others are asked for. Without a search there is no choice: the model is
-    logistic regression with C = 1.
+    logistic regression with C = 1. Of more than ``search.rows`` rows a sample is searched, and what was chosen there is
+    trained on all of them; those may be `Partitions`.
     """
+    weight = None if sample_weight is None else sample_weight / sample_weight.mean()
+    everything = None
+    if search is not None and len(y) > search.rows:
+        everything = X, y, weight
+        _, sample = stratified_split(y, search.rows, np.random.RandomState(list(seed)))
+        X = X.take(sample).gather() if isinstance(X, Partitions) else X[sample]
+        y, weight = y[sample], None if weight is None else weight[sample]
     order = np.argsort(y, kind="stable")
     X, y = X[order], y[order]
-    weight = None if sample_weight is None else sample_weight[order] / sample_weight.mean()
+    weight = None if weight is None else weight[order]
     if search is None:
         return _without_choice(X, y, n_classes, confidences, weight, standardise=standardise, progress=progress)
     fold = fold_of_rows(y, min(search.folds, len(y)), np.random.default_rng(seed))
@@ -73,7 +83,19 @@ def path_search(
     with Threads(n_jobs if device is None else 1) as threads:
         logistic = logistic_candidates(views, search.strengths, threads=threads, progress=progress)
         tools = {"fold": fold, "search": search, "threads": threads, "progress": progress}
-        return [_search_level(logistic, Level.of(one, y, weight, f, seed, **tools)) for one in confidences]
+        levels = [Level.of(one, y, weight, f, seed, **tools) for one in confidences]
+        found = [_search_level(logistic, level) for level in levels]
+        if everything is not None:
+            chosen = [(level.judge.eps, members) for level, (_, members) in zip(levels, found, strict=True)]
+            trained = refine(chosen, _source(*everything, threads), f, search.max_iter, progress.advance)
+            return [one._replace(model=Ensemble(own)) for (one, _), own in zip(found, trained, strict=True)]
+        return [one for one, _ in found]
+
+
+def _source(X: Any, y: np.ndarray, weight: np.ndarray | None, threads: Threads) -> RowSource:
+    if isinstance(X, Partitions):
+        return X.source(y.astype(np.min_scalar_type(int(y.max()))), weight)
+    return InMemory(X, y, weight, threads)
 
 
 def column_views(
@@ -180,7 +202,8 @@ def train_columns(
     return by_columns, best, [one for start in starts for one in level.paths_from(start.candidate)]
 
 
-def _search_level(logistic: list[list[Candidate]], level: Level) -> Found:
+def _search_level(logistic: list[list[Candidate]], level: Level) -> tuple[Found, list[Judged]]:
+    """The model of a level, and what it is made of."""
     by_columns, best, trained = train_columns(logistic, level)
     baseline = best[0]
     judged = [one for some in by_columns for one in some] + trained
@@ -193,7 +216,8 @@ def _search_level(logistic: list[list[Candidate]], level: Level) -> Found:
         members = [baseline]
     figures = level.judge.criterion(theirs), level.judge.criterion(ours)
     verdict = Verdict(*figures, error, accepted, unit_of(level.judge.f))
-    return Found(Ensemble([one.member for one in members]), table(judged, members, level.confidence), verdict)
+    model = Ensemble([one.member for one in members])
+    return Found(model, table(judged, members, level.confidence), verdict), members
 
 
 def unit_of(f: Inefficiency) -> str:

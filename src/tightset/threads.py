@@ -1,4 +1,4 @@
-"""Work spread over threads, each with a single-threaded BLAS."""
+"""Work spread over threads, each with a single-threaded BLAS; or over a cluster, where joblib was told of one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Self, TypeVar
 
-from joblib import effective_n_jobs
+from joblib import Parallel, delayed, effective_n_jobs
+from joblib.parallel import get_active_backend
 from threadpoolctl import threadpool_info, threadpool_limits
 
 __all__ = ["StoppedError", "Threads"]
@@ -21,7 +22,11 @@ class StoppedError(Exception):
 
 
 class Threads:
-    """A context in which `map` runs in ``n_jobs`` threads, by default as many as BLAS may use, at most ``at_most``."""
+    """A context in which `map` runs in ``n_jobs`` threads, by default as many as BLAS may use, at most ``at_most``.
+
+    `spread` does the same, unless it is called inside ``joblib.parallel_config(backend="dask")`` (or another backend
+    that does not belong to joblib itself): then the tasks go where that backend sends them.
+    """
 
     def __init__(self, n_jobs: int | None = None, *, at_most: int | None = None) -> None:
         self._asked, self._at_most = n_jobs, at_most
@@ -48,6 +53,20 @@ class Threads:
     def map(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
         """``function`` of every item, in order."""
         return iter(map(function, items) if self._pool is None else self._pool.map(function, items))
+
+    def spread(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+        """``function`` of every item, in order; it must not change anything but what it returns."""
+        if not self.elsewhere:
+            return self.map(function, items)
+        return iter(Parallel(n_jobs=self._asked)(delayed(function)(item) for item in items))
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether `spread` goes to another process or machine."""
+        return type(get_active_backend()[0]).__module__ != "joblib._parallel_backends"
+
+    def __reduce__(self) -> tuple[type[Threads], tuple[int]]:
+        return Threads, (1,)  # what was sent elsewhere works by itself
 
     def check(self) -> None:
         """Called now and then by long tasks: ends them after an interrupt or an error elsewhere."""

@@ -1,0 +1,221 @@
+"""Rows of Dask arrays and data frames: more than memory holds, on one machine or on many (extra ``dask``).
+
+Rows stay where they are. Labels, weights, groups and calibration scores, a few numbers a row, come to the client; what
+is summed over rows is summed where they lie, in a fixed order. Nothing here knows of conformal prediction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate, pairwise
+from typing import Any, Self
+
+import numpy as np
+from scipy import sparse
+
+__all__ = ["Partitions", "Source", "as_floats", "as_they_are", "in_memory", "is_dask", "lazily"]
+
+_FAN_IN = 8  # partial sums that are added in one task
+
+
+def is_dask(x: Any) -> bool:
+    """Whether ``x`` is a Dask collection; Dask is not imported to tell."""
+    return type(x).__module__.partition(".")[0] == "dask" or type(x).__module__.startswith("dask_expr")
+
+
+def in_memory(x: Any) -> Any:
+    """A Dask vector as it is in memory; anything else unchanged."""
+    return x.compute() if is_dask(x) else x
+
+
+class Partitions:
+    """Rows ``(n, p)`` in partitions, of which some may be taken; ``shape`` is that of those.
+
+    ``prepare`` is what is done first to the rows of a partition, where they lie.
+    """
+
+    def __init__(
+        self,
+        parts: list[Any],
+        lengths: Sequence[int],
+        columns: int,
+        prepare: Callable[[Any], Any],
+        taken: list[Any] | None = None,
+    ) -> None:
+        self._parts = parts
+        self._lengths = list(lengths)
+        self._prepare = prepare
+        self._taken = taken  # of each partition the rows that are, or None if all are
+        counts = self._lengths if taken is None else [len(rows) for rows in taken]
+        self._edges = [0, *accumulate(counts)]
+        self.shape = (self._edges[-1], columns)
+
+    @classmethod
+    def of(cls, X: Any, prepare: Callable[[Any], Any]) -> Self:
+        """Rows of a Dask array or data frame; lengths that are not known are counted, which takes a pass."""
+        import dask
+
+        parts = _delayed_parts(X)
+        if hasattr(X, "chunks") and not any(np.isnan(X.chunks[0])):
+            lengths = [int(rows) for rows in X.chunks[0]]
+        else:
+            lengths = list(dask.compute(*[dask.delayed(len)(part) for part in parts]))
+        return cls(parts, lengths, X.shape[1], prepare)
+
+    def first_rows(self) -> Any:
+        """A few rows as they are, to see what they are like."""
+        filled = next((part for part, rows in zip(self._parts, self._lengths, strict=True) if rows), self._parts[0])
+        import dask
+
+        return dask.delayed(_head)(filled).compute()
+
+    def take(self, index: np.ndarray) -> Self:
+        """Some of the rows, in increasing order; nothing is computed."""
+        if len(index) and not (np.diff(index) > 0).all():
+            raise ValueError("rows of a Dask collection can only be taken in increasing order")
+        ends = np.searchsorted(index, self._edges)
+        local = [index[a:b] - edge for a, b, edge in zip(ends[:-1], ends[1:], self._edges[:-1], strict=True)]
+        if self._taken is not None:
+            local = [rows[at] for rows, at in zip(self._taken, local, strict=True)]
+        else:
+            local = [rows.astype(np.int32) for rows in local]
+        return type(self)(self._parts, self._lengths, self.shape[1], self._prepare, local)
+
+    def gather(self) -> Any:
+        """The rows in memory."""
+        return _stacked(self.map(as_they_are))
+
+    def map(self, function: Callable[..., Any], *vectors: Any) -> list[Any]:
+        """``function(rows, *their part of each vector)`` of every partition, in order. A vector may be None."""
+        import dask
+
+        return list(dask.compute(*self._tasks(function, self._cut(vectors))))
+
+    def source(self, *vectors: Any) -> Source:
+        """For sums over the rows, with their part of each vector; these are sent to where the rows are only once."""
+        import dask
+
+        kept = [dask.delayed(tuple)(part) for part in self._cut(vectors)]
+        return Source(self, list(dask.persist(*kept)))
+
+    def _cut(self, vectors: Sequence[Any]) -> list[tuple[Any, ...]]:
+        edges = self._edges
+        return [tuple(None if vector is None else vector[a:b] for vector in vectors) for a, b in pairwise(edges)]
+
+    def _tasks(self, function: Callable[..., Any], vectors: list[Any], *arguments: Any) -> list[Any]:
+        import dask
+
+        # one node, sent to each worker once
+        shared = dask.delayed((self._prepare, function, arguments), pure=False, traverse=False)
+        call = dask.delayed(_call, pure=False)
+        taken = [None] * len(self._parts) if self._taken is None else self._taken
+        counts = np.diff(self._edges)
+        return [
+            call(shared, part, rows, own)
+            for part, rows, own, count in zip(self._parts, taken, vectors, counts, strict=True)
+            if count
+        ]
+
+
+class Source:
+    """Sums over the rows of `Partitions`, in the way that `tightset.refine` asks for them."""
+
+    def __init__(self, rows: Partitions, vectors: list[Any]) -> None:
+        self._rows, self._vectors = rows, vectors
+
+    def total(self, function: Callable[..., tuple[Any, ...]], *arguments: Any) -> tuple[Any, ...]:
+        """The sum of ``function(rows, *vectors, *arguments)`` over all partitions, added up by a fixed tree."""
+        import dask
+
+        parts = self._rows._tasks(function, self._vectors, *arguments)
+        plus = dask.delayed(_sum, pure=False)
+        while len(parts) > 1:
+            parts = [plus(parts[at : at + _FAN_IN]) for at in range(0, len(parts), _FAN_IN)]
+        result: tuple[Any, ...] = parts[0].compute()
+        return result
+
+
+def lazily(
+    function: Callable[..., np.ndarray],
+    X: Any,
+    vectors: Sequence[Any],
+    shape: tuple[int, ...],
+    rows_axis: int,
+    dtype: Any,
+) -> Any:
+    """``function(rows, *their part of each vector)`` as a Dask array that is computed when it is asked for.
+
+    ``shape`` is that of the result, whatever it has at ``rows_axis``.
+    """
+    import dask
+    import dask.array as da
+
+    parts = _delayed_parts(X)
+    lengths: list[Any] = [float("nan")] * len(parts) if not hasattr(X, "chunks") else list(X.chunks[0])
+    if any(vector is not None for vector in vectors):
+        rows = Partitions.of(X, as_they_are)
+        lengths, cut = rows._lengths, rows._cut(vectors)
+    else:
+        cut = [tuple(None for _ in vectors)] * len(parts)
+    shared = dask.delayed((as_they_are, function, ()), pure=False, traverse=False)
+    call = dask.delayed(_call, pure=False)
+    arrays = [
+        da.from_delayed(call(shared, part, None, own), (*shape[:rows_axis], n, *shape[rows_axis + 1 :]), dtype=dtype)
+        for part, own, n in zip(parts, cut, lengths, strict=True)
+    ]
+    return da.concatenate(arrays, axis=rows_axis, allow_unknown_chunksizes=True)
+
+
+def _delayed_parts(X: Any) -> list[Any]:
+    if hasattr(X, "chunks"):
+        if X.ndim != 2:
+            raise ValueError(f"X must be a table of rows and columns; got a Dask array of {X.ndim} dimensions")
+        return list(X.rechunk({1: -1}).to_delayed().ravel())
+    return list(X.to_delayed())
+
+
+def _call(shared: tuple[Any, ...], part: Any, rows: np.ndarray | None, vectors: tuple[Any, ...]) -> Any:
+    """What a worker does with a partition."""
+    prepare, function, arguments = shared
+    if rows is not None:
+        part = part.iloc[rows] if hasattr(part, "iloc") else part[rows]
+    return function(prepare(part), *vectors, *arguments)
+
+
+def as_they_are(rows: Any) -> Any:
+    return rows
+
+
+def as_floats(rows: Any) -> Any:
+    """Finite numbers, dense or CSR, in the precision that they have; an error where they are none."""
+    if sparse.issparse(rows):
+        numbers = sparse.csr_array(rows)
+        entries = numbers.data
+    else:
+        try:
+            entries = numbers = np.asarray(rows)
+            if numbers.dtype not in (np.float32, np.float64):
+                entries = numbers = numbers.astype(np.float64)
+        except (TypeError, ValueError):
+            raise ValueError("X must be numbers; it contains text or missing values") from None
+    if not np.isfinite(np.sum(entries, dtype=np.float64)) and not np.isfinite(entries).all():
+        raise ValueError("Input X contains NaN or infinity")
+    return numbers
+
+
+def _head(rows: Any) -> Any:
+    return rows[:5]
+
+
+def _sum(parts: list[tuple[Any, ...]]) -> tuple[Any, ...]:
+    return tuple(sum(same[1:], same[0]) for same in zip(*parts, strict=True))
+
+
+def _stacked(parts: list[Any]) -> Any:
+    if all(hasattr(part, "iloc") for part in parts):
+        import pandas as pd
+
+        return pd.concat(parts)
+    if any(sparse.issparse(part) for part in parts):
+        return sparse.vstack(parts, format="csr")
+    return np.concatenate(parts)
