@@ -17,7 +17,7 @@ SOURCE = Path(tightset.__file__).parent
 ORDER = [
     "arrays", "inefficiency", "threads", "rows", "measures", "objective", "surrogate", "optimise", "lbfgs", "icp",
     "scores", "metrics", "columns", "models", "progress", "bases", "boosting", "grid", "paths", "choice", "pool", "search",
-    "stacking", "checking", "predictor", "classifier", "scpo", "demo", "cli",
+    "stacking", "checking", "pieces", "predictor", "classifier", "scpo", "demo", "cli",
 ]  # fmt: skip
 
 
