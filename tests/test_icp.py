@@ -125,17 +125,6 @@ def test_folds_add_their_counts():
         np.testing.assert_array_equal(icp.sets(parts, [new] * 3, confidence), whole.sets(new, confidence))
 
 
-def test_small_chunks_change_nothing(monkeypatch):
-    rng = np.random.default_rng(3)
-    scores, y, groups = categories(rng)
-    new, _, new_groups = categories(rng, 101)
-    predictor = Calibration.of(scores, y, by_label=True, groups=groups)
-    tau = rng.uniform(size=101)
-    before = predictor.p_values(new, groups=new_groups, smoothing=tau)
-    monkeypatch.setattr(icp, "_CHUNK", 7)
-    np.testing.assert_array_equal(predictor.p_values(new, groups=new_groups, smoothing=tau), before)
-
-
 def test_smoothed_p_values_of_true_labels_are_uniform_in_spite_of_ties():
     """False alarm rate 1e-6: the p-values are uniform by construction, so the exact KS law applies."""
     rng = np.random.default_rng(4)

@@ -15,9 +15,9 @@ SOURCE = Path(tightset.__file__).parent
 
 # A file may import only from files above it. docs/architecture.md explains the order.
 ORDER = [
-    "arrays", "inefficiency", "threads", "distributed", "rows", "measures", "objective", "fused", "surrogate", "optimise", "lbfgs", "icp",
-    "scores", "metrics", "columns", "models", "progress", "bases", "boosting", "grid", "paths", "choice", "pool", "refine",
-    "search", "stacking", "checking", "predictor", "classifier", "scpo", "demo", "cli",
+    "arrays", "inefficiency", "threads", "distributed", "rows", "measures", "objective", "fused", "surrogate", "optimise",
+    "lbfgs", "icp", "scores", "metrics", "columns", "models", "progress", "bases", "boosting", "grid", "paths", "choice",
+    "pool", "refine", "search", "stacking", "checking", "pieces", "predictor", "classifier", "scpo", "demo", "cli",
 ]  # fmt: skip
 
 

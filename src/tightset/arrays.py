@@ -132,8 +132,8 @@ def settle(scores: np.ndarray) -> np.ndarray:
     single = scores.dtype == np.float32
     whole: Any = np.uint32 if single else np.uint64
     drop = 4 if single else 12
-    result = np.array(scores, dtype=np.float32 if single else np.float64, order="C")
-    bits = result.view(whole)
-    bits += whole(1 << (drop - 1))
+    scores = np.asarray(scores, dtype=np.float32 if single else np.float64)
+    # One copy, even of scores that nobody needs again: they may be the user's own array, or one that a model keeps.
+    bits: np.ndarray = np.add(scores.view(whole), whole(1 << (drop - 1)), order="C")
     bits &= ~whole((1 << drop) - 1)
-    return result
+    return bits.view(scores.dtype)

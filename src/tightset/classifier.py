@@ -25,7 +25,7 @@ from tightset.bases import (
     fit_base,
     known_classes,
 )
-from tightset.checking import check_labels, generator, hash_uniform
+from tightset.checking import check_labels, distinct_labels, generator, hash_uniform
 from tightset.choice import stratified_split
 from tightset.icp import calibration_rows_needed
 from tightset.predictor import CalibrationRows, ConformalPredictor, Fold
@@ -135,11 +135,11 @@ class ConformalClassifier(ConformalPredictor):
             )
         self._check_parameters()
         X = self._check_rows(X, reset=True)
-        model = self.estimator
+        model, present = self.estimator, distinct_labels(check_labels(y))
         if precomputed:
             names = getattr(self, "feature_names_in_", ())
-            model = Given(classes_of_columns(X.shape[-1], names, np.unique(check_labels(y))))
-        self.classes_ = known_classes(model, np.unique(check_labels(y)))
+            model = Given(classes_of_columns(X.shape[-1], names, present))
+        self.classes_ = known_classes(model, present)
         models, rows = self._settle([model], self._calibration_rows(X, y, groups))
         self.folds_ = [Fold(models, self._calibrations(models, *rows))]
         self._warn_of_calibration(rows[1])

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import check_cv
-from sklearn.utils import _safe_indexing
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from tightset import icp, metrics
+from tightset import metrics
 from tightset.arrays import settle
 from tightset.checking import (
     check_folds,
@@ -25,8 +24,8 @@ from tightset.checking import (
     check_labels,
     check_levels,
     check_weight,
+    distinct_labels,
     generator,
-    hash_uniform,
     label_codes,
     nearest_level,
     rows_to_hold,
@@ -37,6 +36,7 @@ from tightset.checking import (
 from tightset.choice import stratified_split
 from tightset.icp import Calibration, significance
 from tightset.inefficiency import as_inefficiency
+from tightset.pieces import ScoredRows, pieces, take, whole
 
 __all__ = ["CalibrationRows", "ConformalPredictor", "Fold"]
 
@@ -133,7 +133,7 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
         y = check_labels(y)
         check_consistent_length(X, y)
         check_classification_targets(y)
-        present = np.unique(y)
+        present = distinct_labels(y)
         if len(present) < 2:
             raise ValueError(f"y must hold at least two classes to train a classifier; got one class: {present[0]}")
         self.classes_ = self._classes(X, present)
@@ -146,7 +146,7 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
             if groups_cal is not None:
                 raise ValueError("groups_cal belongs to X_cal, which was not given; the groups of X are called groups")
             parts = [
-                (train, (_take(X, held), codes[held], _take(groups, held)))
+                (train, (take(X, held), codes[held], take(groups, held)))
                 for train, held in self._splits(codes, groups, used)
             ]
         else:
@@ -160,12 +160,12 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
             parts = [(np.flatnonzero(used), rows)]
         folds, calibrated = [], []
         for train, held in parts:
-            if len(np.unique(codes[train])) < 2:
+            if len(distinct_labels(codes[train])) < 2:
                 raise ValueError(
                     f"only one class is left to train on: of {len(codes)} rows, {len(train)} train; give more rows "
                     "(n_samples = 1 of a class is not enough) or positive weights"
                 )
-            models, record = self._train(_take(X, train), codes[train], _take(sample_weight, train))
+            models, record = self._train(take(X, train), codes[train], take(sample_weight, train))
             models, rows = self._settle(models, held)
             folds.append(Fold(models, self._calibrations(models, *rows), record))
             calibrated.append(rows[1])
@@ -186,19 +186,31 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
         return self
 
     def _calibrations(self, models: list[Any], X: Any, y: np.ndarray, groups: np.ndarray | None) -> list[Calibration]:
-        known: dict[int, np.ndarray] = {}
+        C = len(self.classes_)
+        own: list[list[np.ndarray]] = [[] for _ in models]
+        for rows, some in pieces(X, C):
+            known: dict[int, np.ndarray] = {}
+            for model, parts in zip(models, own, strict=True):
+                scores = self._sound_scores(model, some, known, rows.start)
+                parts.append(settle(scores[np.arange(len(scores)), y[rows]]))
         return [
-            Calibration.of(self._sound_scores(model, X, known), y, by_label=self.label_conditional, groups=groups)
-            for model in models
+            Calibration.of_own(np.concatenate(parts), y, C, by_label=self.label_conditional, groups=groups)
+            for parts in own
         ]
 
-    def _sound_scores(self, model: Any, X: Any, known: dict[int, np.ndarray]) -> np.ndarray:
-        scores = self._scores(model, X, known)
-        if len(scores) != X.shape[0]:
-            raise ValueError(f"{type(model).__name__} gave {len(scores)} rows of scores for {X.shape[0]} rows of X")
-        if np.isnan(scores).any():
-            raise ValueError(f"{type(model).__name__} gave scores that are NaN; no set can be made of them")
-        return settle(scores)
+    def _sound_scores(self, model: Any, X: Any, known: dict[int, np.ndarray], start: int) -> np.ndarray:
+        """Scores of a piece of the rows, that from row ``start`` on."""
+        try:
+            scores = self._scores(model, X, known)
+            if len(scores) != X.shape[0]:
+                raise ValueError(f"{type(model).__name__} gave {len(scores)} rows of scores for {X.shape[0]} rows of X")
+            if np.isnan(scores).any():
+                raise ValueError(f"{type(model).__name__} gave scores that are NaN; no set can be made of them")
+        except ValueError as error:
+            if start:
+                error.add_note(f"(Rows are scored in pieces; here row 0 is row {start} of X.)")
+            raise
+        return scores
 
     def _calibration_rows(self, X: Any, y: Any, groups: Any, suffix: str = "") -> CalibrationRows:
         X = self._check_rows(X, reset=False)
@@ -264,18 +276,27 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
         smoothed : break ties at random, for an error rate of ``1 - confidence`` and not just at most that. With an
             integer ``random_state`` a row is treated alike at every call.
         as_labels : lists of arrays of labels in place of the bool array.
+
+        Notes
+        -----
+        Rows are scored in pieces of 8,192 to 65,536 here, in `predict_p`, `predict`, `evaluate` and calibration, so
+        that memory does not grow with them but for what is returned. (A classifier whose probabilities of a row depend
+        on the other rows of a call has no coverage guarantee, with or without pieces.)
         """
         levels, single = self._levels(confidence)
         X, groups = self._check_new_rows(X, groups)
         self._warn_if_stricter(levels)
-        sets = [
-            self._sets(calibrations, scores, level, groups, self._smoothing(scores, smoothed))
-            for level, calibrations, scores in self._scored(X, levels)
-        ]
+        sets = whole(
+            X.shape[0],
+            (
+                (rows, [one.sets(level, allow_empty=self.allow_empty) for level, one in scored])
+                for rows, scored in self._scored(X, levels, groups, smoothed=smoothed)
+            ),
+        )
         if as_labels:
             lists = [[self.classes_[kept] for kept in one] for one in sets]
             return lists[0] if single else lists
-        return sets[0] if single else np.stack(sets)
+        return sets[0] if single else sets
 
     def predict_p(self, X: Any, *, confidence: Any = None, groups: Any = None, smoothed: bool = False) -> np.ndarray:
         """Conformal p-values ``(n, n_classes)``: how unusual each label would be. They are not probabilities.
@@ -286,44 +307,16 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
         """
         levels, single = self._levels(confidence)
         X, groups = self._check_new_rows(X, groups)
-        found = [
-            icp.p_values(calibrations, scores, groups=groups, smoothing=self._smoothing(scores, smoothed))
-            for _, calibrations, scores in self._scored(X, levels)
-        ]
-        return found[0] if single else np.stack(found)
+        parts = self._scored(X, levels, groups, smoothed=smoothed)
+        found = whole(X.shape[0], ((rows, [one.p for _, one in scored]) for rows, scored in parts))
+        return found[0] if single else found
 
     def predict(self, X: Any) -> np.ndarray:
         """The most conforming label of each row, by the measure of the first level."""
         levels, _ = self._levels(None)
         X, _ = self._check_new_rows(X, None, need_groups=False)
-        _, calibrations, scores = self._scored(X, levels[:1])[0]
-        best: np.ndarray = self.classes_[self._most_conforming(calibrations, scores)]
-        return best
-
-    def _sets(
-        self,
-        calibrations: list[Calibration],
-        scores: list[np.ndarray],
-        level: Any,
-        groups: np.ndarray | None,
-        smoothing: np.ndarray | None,
-    ) -> np.ndarray:
-        kept = icp.sets(calibrations, scores, level, groups=groups, smoothing=smoothing)
-        if not self.allow_empty:
-            empty = np.flatnonzero(~kept.any(axis=1))
-            kept[empty, self._most_conforming(calibrations, [some[empty] for some in scores])] = True
-        return kept
-
-    def _most_conforming(self, calibrations: list[Calibration], scores: list[np.ndarray]) -> np.ndarray:
-        """The index of the most conforming label of each row."""
-        rank = scores[0]
-        if len(scores) > 1:
-            # Scores of separately trained measures have no common scale, their p-values do; but those of each label
-            # or group by itself do not compare labels, and there the scores must serve.
-            apart = self.label_conditional or calibrations[0].by_group
-            p = np.zeros(rank.shape) if apart else icp.p_values(calibrations, scores)
-            rank = np.where(p == p.max(axis=1, keepdims=True), sum(scores[1:], scores[0]), -np.inf)
-        best: np.ndarray = np.argmax(rank, axis=1)
+        parts = self._scored(X, levels[:1])
+        best: np.ndarray = self.classes_[np.concatenate([one.most_conforming() for _, [(_, one)] in parts])]
         return best
 
     def evaluate(self, X: Any, y: Any, *, confidence: Any = None, groups: Any = None, smoothed: bool = False) -> Any:
@@ -332,34 +325,48 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
         X, groups = self._check_new_rows(X, groups)
         self._warn_if_stricter(levels)
         y = self._encode(X, y, "y")
+        found: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in levels]
+        for _, scored in self._scored(X, levels, groups, smoothed=smoothed):
+            for parts, (level, one) in zip(found, scored, strict=True):
+                parts.append((one.sets(level, allow_empty=self.allow_empty), one.p))
         rows = []
-        for level, calibrations, scores in self._scored(X, levels):
-            tau = self._smoothing(scores, smoothed)
+        for level, parts in zip(levels, found, strict=True):
+            sets, p = (np.concatenate(part) for part in zip(*parts, strict=True))
             rows.append(
                 metrics.evaluate(
-                    self._sets(calibrations, scores, level, groups, tau),
+                    sets,
                     y,
                     confidence=float(1 - significance(level)),
-                    p=icp.p_values(calibrations, scores, groups=groups, smoothing=tau),
+                    p=p,
                     f=as_inefficiency(self.inefficiency),
                     labels=self.classes_.tolist(),
                 )
             )
         return rows[0] if single else rows
 
-    def _scored(self, X: Any, levels: Sequence[Any]) -> list[tuple[Any, list[Calibration], list[np.ndarray]]]:
-        """For each level its calibrations and scores, one of each for every fold."""
-        known: dict[int, list[np.ndarray]] = {}
-        shared: list[dict[int, np.ndarray]] = [{} for _ in self.folds_]
-        result = []
-        for level in levels:
-            at = self._model_for(level)
-            if at not in known:
-                known[at] = [
-                    self._sound_scores(fold.models[at], X, own) for fold, own in zip(self.folds_, shared, strict=True)
+    def _scored(
+        self, X: Any, levels: Sequence[Any], groups: np.ndarray | None = None, *, smoothed: bool = False
+    ) -> Iterator[tuple[slice, list[tuple[Any, ScoredRows]]]]:
+        """The rows a piece at a time, scored for each level; levels with a measure in common share what is the same."""
+        asked = [
+            (self._model_for(level), generator(self.random_state).randint(2**31) if smoothed else None)
+            for level in levels
+        ]
+        for rows, some in pieces(X, len(self.classes_)):
+            some_groups = None if groups is None else groups[rows]
+            shared: list[dict[int, np.ndarray]] = [{} for _ in self.folds_]
+            scores = {
+                at: [
+                    settle(self._sound_scores(fold.models[at], some, known, rows.start))
+                    for fold, known in zip(self.folds_, shared, strict=True)
                 ]
-            result.append((level, [fold.calibrations[at] for fold in self.folds_], known[at]))
-        return result
+                for at in dict.fromkeys(at for at, _ in asked)
+            }
+            scored = {
+                (at, seed): ScoredRows([fold.calibrations[at] for fold in self.folds_], scores[at], some_groups, seed)
+                for at, seed in asked
+            }
+            yield rows, [(level, scored[one]) for level, one in zip(levels, asked, strict=True)]
 
     def _model_for(self, level: Any) -> int:
         """Which of the trained measures serves a level: its own, or the one trained nearest to it."""
@@ -410,12 +417,3 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
             if unknown:
                 warn(f"no calibration row is of group {', '.join(map(repr, unknown[:5]))}: its sets hold every label")
         return X, groups
-
-    def _smoothing(self, scores: list[np.ndarray], smoothed: bool) -> np.ndarray | None:
-        if not smoothed:
-            return None
-        return hash_uniform(scores[0], generator(self.random_state).randint(2**31))
-
-
-def _take(rows: Any, index: np.ndarray) -> Any:
-    return None if rows is None else _safe_indexing(rows, index)
