@@ -18,7 +18,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from makers import ON_TOP, baseline, both, quick_grid, quick_scpo
 from tightset import ConformalClassifier, SCPOClassifier, TightsetWarning
-from tightset.checking import stratified_split
+from tightset.choice import stratified_split
 
 
 # The checks fit a handful of rows, which is warned about.

@@ -39,6 +39,7 @@ __all__ = [
     "cross_fit",
     "fit_base",
     "known_classes",
+    "untrained",
 ]
 
 PRECOMPUTED = "precomputed"
@@ -133,11 +134,16 @@ def auto_classifiers(*, sparse_rows: bool) -> list[Any]:
     return [ExtraTreesClassifier()] if sparse_rows else [boosted, ExtraTreesClassifier()]
 
 
+def untrained(estimator: Any, seed: int | None) -> Any:
+    """A copy that is still to be trained."""
+    return clone(estimator) if seed is None else _seeded(estimator, seed)
+
+
 def fit_base(
     estimator: Any, X: Any, y: np.ndarray, weight: np.ndarray | None = None, *, seed: int | None = None
 ) -> Any:
     """A trained copy; ``y`` holds labels as the user gave them; a seed is for what has no ``random_state`` yet."""
-    model = clone(estimator) if seed is None else _seeded(estimator, seed)
+    model = untrained(estimator, seed)
     weights = {} if weight is None else {_weight_argument(model): weight}
     model.fit(X, y, **weights)
     return model

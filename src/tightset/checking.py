@@ -12,12 +12,14 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import column_or_1d
+from sklearn.utils.validation import column_or_1d, validate_data
 
+from tightset.distributed import in_memory
 from tightset.icp import calibration_rows_needed, significance
 
 __all__ = [
     "TightsetWarning",
+    "check_columns",
     "check_folds",
     "check_groups",
     "check_labels",
@@ -55,6 +57,7 @@ def check_labels(y: Any, name: str = "y") -> np.ndarray:
     """Labels ``(n,)`` of one kind, none missing: numbers, booleans or strings."""
     if y is None:
         raise ValueError(f"{name} must be given: this estimator requires y to be passed, but the target y is None")
+    y = in_memory(y)
     numpy_dtype = getattr(getattr(y, "dtype", None), "numpy_dtype", None)
     if getattr(numpy_dtype, "kind", "O") != "O" and not y.isna().any():  # pandas' nullable numbers
         y = y.to_numpy(dtype=numpy_dtype)
@@ -136,6 +139,15 @@ def nearest_level(level: Any, trained: Sequence[Any]) -> int:
     """
     eps, known = significance(level), [significance(one) for one in trained]
     return min(range(len(known)), key=lambda i: (max(eps / known[i], known[i] / eps), known[i]))
+
+
+def check_columns(owner: Any, X: Any) -> None:
+    """The number and names of the columns of a Dask collection, which is not computed for that."""
+    if hasattr(X, "columns"):
+        validate_data(owner, X._meta, reset=False, skip_check_array=True)
+    elif X.ndim == 2 and X.shape[1] != owner.n_features_in_:
+        own, here = type(owner).__name__, X.shape[1]
+        raise ValueError(f"X has {here} features, but {own} is expecting {owner.n_features_in_} features as input")
 
 
 def check_groups(groups: Any, n: int, name: str) -> np.ndarray | None:

@@ -24,12 +24,16 @@ from tightset.bases import (
     copy_input_tags,
     fit_base,
     known_classes,
+    untrained,
 )
 from tightset.checking import check_labels, distinct_labels, generator, hash_uniform
 from tightset.choice import stratified_split
+from tightset.distributed import Partitions, as_floats
 from tightset.icp import calibration_rows_needed
+from tightset.models import LogProbabilities, Member
 from tightset.predictor import CalibrationRows, ConformalPredictor, Fold
 from tightset.scores import as_score, settled
+from tightset.search import logistic_regression
 
 __all__ = ["ConformalClassifier"]
 
@@ -54,6 +58,17 @@ class Scored(NamedTuple):
     score: Any
 
 
+class Logistic(NamedTuple):
+    """A logistic regression that was trained on partitions."""
+
+    classes_: np.ndarray
+    member: Member
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        scores = LogProbabilities(self.member, np.zeros(X.shape[1])).scores(as_floats(X))
+        return np.asarray(np.exp(scores))
+
+
 class ConformalClassifier(ConformalPredictor):
     """A plain inductive conformal predictor over any classifier: the honest baseline.
 
@@ -62,7 +77,7 @@ class ConformalClassifier(ConformalPredictor):
     Parameters
     ----------
     estimator : a classifier, a pipeline of one, or a `FrozenEstimator`. By default logistic regression on
-        standardised columns.
+        standardised columns. On a Dask collection one that has ``partial_fit``, or is trained already, or the default.
         Or ``"precomputed"``: X holds the scores of a classifier, a column for each class, and all rows calibrate.
     score : ``"lac"``, the probability itself, which makes the smallest sets; ``"margin"``, ``"aps"``, ``"raps"``,
         ``"saps"``, ``"top-k"``; one of `tightset.scores` with settings of your own, such as
@@ -134,7 +149,7 @@ class ConformalClassifier(ConformalPredictor):
                 "but the calibration rows, as X, y and groups"
             )
         self._check_parameters()
-        X = self._check_rows(X, reset=True)
+        X = self._rows(X, reset=True)
         model, present = self.estimator, distinct_labels(check_labels(y))
         if precomputed:
             names = getattr(self, "feature_names_in_", ())
@@ -162,6 +177,11 @@ class ConformalClassifier(ConformalPredictor):
     def _train(self, X: Any, y: np.ndarray, sample_weight: np.ndarray | None) -> tuple[list[Any], None]:
         estimator = _default_classifier(sparse_rows=sparse.issparse(X)) if self.estimator is None else self.estimator
         seed = None if self.random_state is None else generator(self.random_state).randint(2**31)
+        if isinstance(X, Partitions):
+            if self.estimator is None:
+                member = logistic_regression(X, y, len(self.classes_), sample_weight, seed=[seed or 0])
+                return [Logistic(self.classes_, member)], None
+            return [_fit_by_parts(estimator, X, self.classes_, y, sample_weight, seed)], None
         return [fit_base(estimator, X, self.classes_[y], sample_weight, seed=seed)], None
 
     def _calibrating(self) -> float:
@@ -208,6 +228,23 @@ class ConformalClassifier(ConformalPredictor):
         if not getattr(score, "randomised", False):
             return None
         return hash_uniform(settle(P), self._seed)
+
+
+def _fit_by_parts(
+    estimator: Any, X: Partitions, classes: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None, seed: Any
+) -> Any:
+    """The classifier, shown one partition after the other."""
+    if not hasattr(estimator, "partial_fit"):
+        raise ValueError(
+            f"X is a Dask collection, on which {type(estimator).__name__} cannot be trained, having no partial_fit: "
+            "train it yourself and give it with prefit=True, or use SCPOClassifier, which trains on all of X"
+        )
+    return X.fold(partial(_partial_fit, classes), untrained(estimator, seed), y, sample_weight)
+
+
+def _partial_fit(classes: np.ndarray, model: Any, X: Any, y: np.ndarray, sample_weight: np.ndarray | None) -> Any:
+    more = {} if sample_weight is None else {"sample_weight": sample_weight}
+    return model.partial_fit(X, classes[y], classes=classes, **more)
 
 
 def _default_classifier(*, sparse_rows: bool = False) -> Pipeline:

@@ -91,6 +91,16 @@ class Partitions:
 
         return list(dask.compute(*self._tasks(function, self._cut(vectors))))
 
+    def fold(self, function: Callable[..., Any], state: Any, *vectors: Any) -> Any:
+        """``state = function(state, rows, *their part of each vector)``, one partition after the other."""
+        import dask
+
+        state = dask.delayed(state, pure=False, traverse=False)
+        swapped = dask.delayed(_with_state, pure=False)
+        for task in self._tasks(_together, self._cut(vectors)):
+            state = swapped(function, state, task)
+        return state.compute()
+
     def source(self, *vectors: Any) -> Source:
         """For sums over the rows, with their part of each vector; these are sent to where the rows are only once."""
         import dask
@@ -99,6 +109,9 @@ class Partitions:
         return Source(self, list(dask.persist(*kept)))
 
     def _cut(self, vectors: Sequence[Any]) -> list[tuple[Any, ...]]:
+        for vector in vectors:
+            if vector is not None and len(vector) != self.shape[0]:
+                raise ValueError(f"there are {self.shape[0]} rows, but {len(vector)} values for them")
         edges = self._edges
         return [tuple(None if vector is None else vector[a:b] for vector in vectors) for a, b in pairwise(edges)]
 
@@ -136,31 +149,26 @@ class Source:
 
 
 def lazily(
-    function: Callable[..., np.ndarray],
-    X: Any,
-    vectors: Sequence[Any],
-    shape: tuple[int, ...],
-    rows_axis: int,
-    dtype: Any,
+    function: Callable[..., np.ndarray], X: Any, vectors: Sequence[Any], empty: np.ndarray, rows_axis: int
 ) -> Any:
     """``function(rows, *their part of each vector)`` as a Dask array that is computed when it is asked for.
 
-    ``shape`` is that of the result, whatever it has at ``rows_axis``.
+    ``empty`` is what it gives for no rows; with more of them that is longer along ``rows_axis``.
     """
     import dask
     import dask.array as da
 
     parts = _delayed_parts(X)
-    lengths: list[Any] = [float("nan")] * len(parts) if not hasattr(X, "chunks") else list(X.chunks[0])
+    lengths: list[Any] = list(X.chunks[0]) if hasattr(X, "chunks") else [float("nan")] * len(parts)
+    cut = [tuple(None for _ in vectors)] * len(parts)
     if any(vector is not None for vector in vectors):
         rows = Partitions.of(X, as_they_are)
         lengths, cut = rows._lengths, rows._cut(vectors)
-    else:
-        cut = [tuple(None for _ in vectors)] * len(parts)
     shared = dask.delayed((as_they_are, function, ()), pure=False, traverse=False)
     call = dask.delayed(_call, pure=False)
+    before, after = empty.shape[:rows_axis], empty.shape[rows_axis + 1 :]
     arrays = [
-        da.from_delayed(call(shared, part, None, own), (*shape[:rows_axis], n, *shape[rows_axis + 1 :]), dtype=dtype)
+        da.from_delayed(call(shared, part, None, own), (*before, n, *after), meta=empty)
         for part, own, n in zip(parts, cut, lengths, strict=True)
     ]
     return da.concatenate(arrays, axis=rows_axis, allow_unknown_chunksizes=True)
@@ -201,6 +209,14 @@ def as_floats(rows: Any) -> Any:
     if not np.isfinite(np.sum(entries, dtype=np.float64)) and not np.isfinite(entries).all():
         raise ValueError("Input X contains NaN or infinity")
     return numbers
+
+
+def _together(*parts: Any) -> tuple[Any, ...]:
+    return parts
+
+
+def _with_state(function: Callable[..., Any], state: Any, parts: tuple[Any, ...]) -> Any:
+    return function(state, *parts)
 
 
 def _head(rows: Any) -> Any:

@@ -5,8 +5,8 @@
     dA = a (t^2 - 1) (w f'(s) + 2 lam V w [own]),     dL/dtheta = X' dA
 
 The first pass writes ``t`` over the scores and reads off ``s`` and ``t`` of the own label; the second writes ``dA``
-over ``t``. The first product is made of three of TF32 numbers, which are exact to float32 together and faster than one of
-float32; the second would have to split the largest array for that.
+over ``t``. The first product is made of three of TF32 numbers, which are exact to float32 together and faster than one
+of float32; the second would have to split the largest array for that.
 """
 
 from __future__ import annotations

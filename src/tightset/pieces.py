@@ -1,12 +1,14 @@
 """Rows a piece at a time, so that memory does not grow with their number but for what is returned.
 
 A piece has a million scores or so: of arrays that stay in cache, and of rows enough that calls of a classifier, which
-may be slow to start, are few. Scores of a row do not depend on the piece that it is in.
+may be slow to start, are few. Scores of a row do not depend on the piece that it is in. What is a function of a
+predictor here runs as well where a partition of the rows lies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -14,17 +16,31 @@ import numpy as np
 from sklearn.utils import _safe_indexing
 
 from tightset import icp
-from tightset.checking import hash_uniform
+from tightset.arrays import settle
+from tightset.checking import TightsetWarning, generator, hash_uniform
+from tightset.distributed import Partitions
 from tightset.icp import Calibration
 
-__all__ = ["ScoredRows", "pieces", "take", "whole"]
+__all__ = [
+    "ScoredRows",
+    "joined",
+    "of_partition",
+    "own_scores",
+    "pieces",
+    "scored",
+    "sets_and_p",
+    "take",
+    "whole",
+]
 
 _SCORES = 2**20  # worked on at once
 _ROWS = 2**13, 2**16  # at least and at most
 
 
-def take(rows: Any, index: np.ndarray | slice) -> Any:
-    """Some of the rows of an array, a frame or a list; None stays None."""
+def take(rows: Any, index: Any) -> Any:
+    """Some of the rows of an array, a frame or a list, or of `Partitions`; None stays None."""
+    if isinstance(rows, Partitions):
+        return rows.take(index)
     return None if rows is None else _safe_indexing(rows, index)
 
 
@@ -78,3 +94,83 @@ def whole(n: int, parts: Iterable[tuple[slice, list[np.ndarray]]]) -> np.ndarray
         for level, part in zip(result, found, strict=True):
             level[rows] = part
     return np.asarray(result)
+
+
+def sound_scores(predictor: Any, model: Any, X: Any, known: dict[int, np.ndarray], start: int) -> np.ndarray:
+    """Scores ``(rows, C)`` of a piece of the rows, that from row ``start`` on."""
+    try:
+        scores: np.ndarray = predictor._scores(model, X, known)
+        if len(scores) != X.shape[0]:
+            raise ValueError(f"{type(model).__name__} gave {len(scores)} rows of scores for {X.shape[0]} rows of X")
+        if np.isnan(scores).any():
+            raise ValueError(f"{type(model).__name__} gave scores that are NaN; no set can be made of them")
+    except ValueError as error:
+        if start:
+            error.add_note(f"(Rows are scored in pieces; here row 0 is row {start} of X.)")
+        raise
+    return scores
+
+
+def own_scores(predictor: Any, models: list[Any], X: Any, y: np.ndarray) -> list[np.ndarray]:
+    """Settled scores ``(n,)`` of the own labels, by each model."""
+    own: list[list[np.ndarray]] = [[] for _ in models]
+    for rows, some in pieces(X, len(predictor.classes_)):
+        known: dict[int, np.ndarray] = {}
+        for model, parts in zip(models, own, strict=True):
+            scores = sound_scores(predictor, model, some, known, rows.start)
+            parts.append(settle(scores[np.arange(len(scores)), y[rows]]))
+    return [np.concatenate(parts) for parts in own]
+
+
+def scored(
+    predictor: Any, X: Any, levels: Sequence[Any], groups: np.ndarray | None = None, *, smoothed: bool = False
+) -> Iterator[tuple[slice, list[tuple[Any, ScoredRows]]]]:
+    """The rows a piece at a time, scored for each level; levels with a measure in common share what is the same."""
+    folds = predictor.folds_
+    asked = [
+        (predictor._model_for(level), generator(predictor.random_state).randint(2**31) if smoothed else None)
+        for level in levels
+    ]
+    for rows, some in pieces(X, len(predictor.classes_)):
+        some_groups = None if groups is None else groups[rows]
+        shared: list[dict[int, np.ndarray]] = [{} for _ in folds]
+        scores = {
+            at: [
+                settle(sound_scores(predictor, fold.models[at], some, known, rows.start))
+                for fold, known in zip(folds, shared, strict=True)
+            ]
+            for at in dict.fromkeys(at for at, _ in asked)
+        }
+        found = {
+            (at, seed): ScoredRows([fold.calibrations[at] for fold in folds], scores[at], some_groups, seed)
+            for at, seed in asked
+        }
+        yield rows, [(level, found[one]) for level, one in zip(levels, asked, strict=True)]
+
+
+def sets_and_p(
+    predictor: Any, levels: Sequence[Any], smoothed: bool, X: Any, groups: np.ndarray | None
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Sets and p-values ``(n, C)`` for each level."""
+    found: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in levels]
+    for _, of_piece in scored(predictor, X, levels, groups, smoothed=smoothed):
+        for parts, (level, one) in zip(found, of_piece, strict=True):
+            parts.append((one.sets(level, allow_empty=predictor.allow_empty), one.p))
+    return [joined(parts) for parts in found]
+
+
+def joined(parts: Iterable[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    sets, p = zip(*parts, strict=True)
+    return np.concatenate(sets), np.concatenate(p)
+
+
+def of_partition(
+    predictor: Any, method: str, how: dict[str, Any], empty: np.ndarray, X: Any, groups: np.ndarray | None
+) -> np.ndarray:
+    """What a method of the predictor gives for a partition; ``empty`` if that has no rows."""
+    if X.shape[0] == 0:
+        return empty
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TightsetWarning)  # who asked has seen them
+        more = how if method == "predict" else how | {"groups": groups}
+        return np.asarray(getattr(predictor, method)(X, **more), dtype=empty.dtype)

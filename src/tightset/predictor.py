@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,8 +18,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from tightset import metrics
-from tightset.arrays import settle
 from tightset.checking import (
+    check_columns,
     check_folds,
     check_groups,
     check_labels,
@@ -34,9 +35,10 @@ from tightset.checking import (
     warn_of_few_rows,
 )
 from tightset.choice import stratified_split
+from tightset.distributed import Partitions, as_they_are, is_dask, lazily
 from tightset.icp import Calibration, significance
 from tightset.inefficiency import as_inefficiency
-from tightset.pieces import ScoredRows, pieces, take, whole
+from tightset.pieces import joined, of_partition, own_scores, scored, sets_and_p, take, whole
 
 __all__ = ["CalibrationRows", "ConformalPredictor", "Fold"]
 
@@ -71,6 +73,10 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
     @abstractmethod
     def _check_rows(self, X: Any, *, reset: bool) -> Any:
         """Rows in the form that `_train` and `_scores` take."""
+
+    def _prepare(self) -> Callable[[Any], Any]:
+        """What is done to a partition of rows before `_train` and `_scores` take it."""
+        return as_they_are
 
     @abstractmethod
     def _train(self, X: Any, y: np.ndarray, sample_weight: np.ndarray | None) -> tuple[list[Any], Any]:
@@ -109,7 +115,7 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
 
         Parameters
         ----------
-        X : rows.
+        X : rows. A Dask array or data frame stays where it is: see docs/distributed.md.
         y : their labels. Without ``X_cal`` a stratified part of the rows is held aside for calibration.
         sample_weight : weights ``(n,)`` for training. Rows of weight 0 are left out; calibration is unweighted,
             since the guarantee counts rows.
@@ -129,7 +135,7 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, X_cal: Any, y_cal: Any, groups: Any, groups_cal: Any) -> None:
         self._check_parameters()
-        X = self._check_rows(X, reset=True)
+        X = self._rows(X, reset=True)
         y = check_labels(y)
         check_consistent_length(X, y)
         check_classification_targets(y)
@@ -186,34 +192,16 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
         return self
 
     def _calibrations(self, models: list[Any], X: Any, y: np.ndarray, groups: np.ndarray | None) -> list[Calibration]:
-        C = len(self.classes_)
-        own: list[list[np.ndarray]] = [[] for _ in models]
-        for rows, some in pieces(X, C):
-            known: dict[int, np.ndarray] = {}
-            for model, parts in zip(models, own, strict=True):
-                scores = self._sound_scores(model, some, known, rows.start)
-                parts.append(settle(scores[np.arange(len(scores)), y[rows]]))
-        return [
-            Calibration.of_own(np.concatenate(parts), y, C, by_label=self.label_conditional, groups=groups)
-            for parts in own
-        ]
-
-    def _sound_scores(self, model: Any, X: Any, known: dict[int, np.ndarray], start: int) -> np.ndarray:
-        """Scores of a piece of the rows, that from row ``start`` on."""
-        try:
-            scores = self._scores(model, X, known)
-            if len(scores) != X.shape[0]:
-                raise ValueError(f"{type(model).__name__} gave {len(scores)} rows of scores for {X.shape[0]} rows of X")
-            if np.isnan(scores).any():
-                raise ValueError(f"{type(model).__name__} gave scores that are NaN; no set can be made of them")
-        except ValueError as error:
-            if start:
-                error.add_note(f"(Rows are scored in pieces; here row 0 is row {start} of X.)")
-            raise
-        return scores
+        if isinstance(X, Partitions):
+            of_parts = X.map(partial(own_scores, self, models), y)
+            own = [np.concatenate(parts) for parts in zip(*of_parts, strict=True)]
+        else:
+            own = own_scores(self, models, X, y)
+        how: dict[str, Any] = {"by_label": self.label_conditional, "groups": groups}
+        return [Calibration.of_own(one, y, len(self.classes_), **how) for one in own]
 
     def _calibration_rows(self, X: Any, y: Any, groups: Any, suffix: str = "") -> CalibrationRows:
-        X = self._check_rows(X, reset=False)
+        X = self._rows(X, reset=False)
         y = self._encode(X, y, f"y{suffix}")
         return X, y, check_groups(groups, len(y), f"groups{suffix}")
 
@@ -284,13 +272,19 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
         on the other rows of a call has no coverage guarantee, with or without pieces.)
         """
         levels, single = self._levels(confidence)
+        if is_dask(X):
+            if as_labels:
+                raise ValueError(
+                    "as_labels=True makes lists, which Dask has none of: take the sets, and compute() them"
+                )
+            return self._lazily("predict_set", X, groups, bool, confidence=confidence, smoothed=smoothed)
         X, groups = self._check_new_rows(X, groups)
         self._warn_if_stricter(levels)
         sets = whole(
             X.shape[0],
             (
-                (rows, [one.sets(level, allow_empty=self.allow_empty) for level, one in scored])
-                for rows, scored in self._scored(X, levels, groups, smoothed=smoothed)
+                (rows, [one.sets(level, allow_empty=self.allow_empty) for level, one in found])
+                for rows, found in scored(self, X, levels, groups, smoothed=smoothed)
             ),
         )
         if as_labels:
@@ -298,7 +292,7 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
             return lists[0] if single else lists
         return sets[0] if single else sets
 
-    def predict_p(self, X: Any, *, confidence: Any = None, groups: Any = None, smoothed: bool = False) -> np.ndarray:
+    def predict_p(self, X: Any, *, confidence: Any = None, groups: Any = None, smoothed: bool = False) -> Any:
         """Conformal p-values ``(n, n_classes)``: how unusual each label would be. They are not probabilities.
 
         A label is in the set at a level if its p-value exceeds ``1 - level``. With several trained levels there is
@@ -306,16 +300,20 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
         ranks, so p-values rounded to float32 never move one.
         """
         levels, single = self._levels(confidence)
+        if is_dask(X):
+            return self._lazily("predict_p", X, groups, np.float64, confidence=confidence, smoothed=smoothed)
         X, groups = self._check_new_rows(X, groups)
-        parts = self._scored(X, levels, groups, smoothed=smoothed)
-        found = whole(X.shape[0], ((rows, [one.p for _, one in scored]) for rows, scored in parts))
+        parts = scored(self, X, levels, groups, smoothed=smoothed)
+        found = whole(X.shape[0], ((rows, [one.p for _, one in of_piece]) for rows, of_piece in parts))
         return found[0] if single else found
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Any) -> Any:
         """The most conforming label of each row, by the measure of the first level."""
         levels, _ = self._levels(None)
+        if is_dask(X):
+            return self._lazily("predict", X, None, self.classes_.dtype)
         X, _ = self._check_new_rows(X, None, need_groups=False)
-        parts = self._scored(X, levels[:1])
+        parts = scored(self, X, levels[:1])
         best: np.ndarray = self.classes_[np.concatenate([one.most_conforming() for _, [(_, one)] in parts])]
         return best
 
@@ -325,13 +323,13 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
         X, groups = self._check_new_rows(X, groups)
         self._warn_if_stricter(levels)
         y = self._encode(X, y, "y")
-        found: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in levels]
-        for _, scored in self._scored(X, levels, groups, smoothed=smoothed):
-            for parts, (level, one) in zip(found, scored, strict=True):
-                parts.append((one.sets(level, allow_empty=self.allow_empty), one.p))
+        if isinstance(X, Partitions):
+            parts = X.map(partial(sets_and_p, self, levels, smoothed), groups)
+            found = [joined(of_level) for of_level in zip(*parts, strict=True)]
+        else:
+            found = sets_and_p(self, levels, smoothed, X, groups)
         rows = []
-        for level, parts in zip(levels, found, strict=True):
-            sets, p = (np.concatenate(part) for part in zip(*parts, strict=True))
+        for level, (sets, p) in zip(levels, found, strict=True):
             rows.append(
                 metrics.evaluate(
                     sets,
@@ -344,29 +342,20 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
             )
         return rows[0] if single else rows
 
-    def _scored(
-        self, X: Any, levels: Sequence[Any], groups: np.ndarray | None = None, *, smoothed: bool = False
-    ) -> Iterator[tuple[slice, list[tuple[Any, ScoredRows]]]]:
-        """The rows a piece at a time, scored for each level; levels with a measure in common share what is the same."""
-        asked = [
-            (self._model_for(level), generator(self.random_state).randint(2**31) if smoothed else None)
-            for level in levels
-        ]
-        for rows, some in pieces(X, len(self.classes_)):
-            some_groups = None if groups is None else groups[rows]
-            shared: list[dict[int, np.ndarray]] = [{} for _ in self.folds_]
-            scores = {
-                at: [
-                    settle(self._sound_scores(fold.models[at], some, known, rows.start))
-                    for fold, known in zip(self.folds_, shared, strict=True)
-                ]
-                for at in dict.fromkeys(at for at, _ in asked)
-            }
-            scored = {
-                (at, seed): ScoredRows([fold.calibrations[at] for fold in self.folds_], scores[at], some_groups, seed)
-                for at, seed in asked
-            }
-            yield rows, [(level, scored[one]) for level, one in zip(levels, asked, strict=True)]
+    def _lazily(self, method: str, X: Any, groups: Any, dtype: Any, **how: Any) -> Any:
+        """What a method gives for the rows of a Dask collection, as a Dask array that is still to be computed."""
+        check_is_fitted(self, "folds_")
+        check_columns(self, X)
+        groups = self._check_new_groups(groups) if method != "predict" else None
+        levels, single = self._levels(how.get("confidence"))
+        shape: tuple[int, ...] = (0,)
+        if method != "predict":
+            shape = (0, len(self.classes_)) if single else (len(levels), 0, len(self.classes_))
+            for level in levels:
+                self._model_for(level)  # warns here, and not at every partition
+            self._warn_if_stricter(levels)
+        empty = np.empty(shape, dtype=dtype)
+        return lazily(partial(of_partition, self, method, how, empty), X, [groups], empty, shape.index(0))
 
     def _model_for(self, level: Any) -> int:
         """Which of the trained measures serves a level: its own, or the one trained nearest to it."""
@@ -394,6 +383,14 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
         if not isinstance(self.allow_empty, (bool, np.bool_)):
             raise ValueError(f"allow_empty must be True or False; got {self.allow_empty!r}")  # noqa: TRY004
 
+    def _rows(self, X: Any, *, reset: bool) -> Any:
+        """Rows that were checked; of a Dask collection the first few are, and the others where they lie."""
+        if not is_dask(X):
+            return self._check_rows(X, reset=reset)
+        rows = Partitions.of(X, self._prepare())
+        self._check_rows(rows.first_rows(), reset=reset)
+        return rows
+
     def _encode(self, X: Any, y: Any, name: str) -> np.ndarray:
         """Labels as indices of ``classes_``."""
         labels = check_labels(y, name)
@@ -402,18 +399,21 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
 
     def _check_new_rows(self, X: Any, groups: Any, *, need_groups: bool = True) -> tuple[Any, np.ndarray | None]:
         check_is_fitted(self, "folds_")
-        X = self._check_rows(X, reset=False)
-        by_group = self.folds_[0].calibrations[0].by_group
+        X = self._rows(X, reset=False)
         if not need_groups:
             return X, None
+        return X, check_groups(self._check_new_groups(groups), X.shape[0], "groups")
+
+    def _check_new_groups(self, groups: Any) -> Any:
+        by_group = self.folds_[0].calibrations[0].by_group
         if by_group and groups is None:
             raise ValueError("groups must be given: the predictor was calibrated group by group")
         if groups is not None and not by_group:
             raise ValueError("groups were given, but the predictor was calibrated without; pass groups to fit too")
-        groups = check_groups(groups, X.shape[0], "groups")
         if groups is not None:
+            groups = check_labels(groups, "groups")
             known = {group for fold in self.folds_ for group, _ in fold.calibrations[0].alphas}
             unknown = sorted(set(groups.tolist()) - known, key=str)
             if unknown:
                 warn(f"no calibration row is of group {', '.join(map(repr, unknown[:5]))}: its sets hold every label")
-        return X, groups
+        return groups

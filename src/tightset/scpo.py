@@ -23,6 +23,7 @@ from tightset.bases import (
 from tightset.boosting import LIBRARIES, numbers_or_missing
 from tightset.checking import distinct_rows, generator
 from tightset.columns import Columns, as_numbers
+from tightset.distributed import Partitions, as_floats, as_they_are, is_dask
 from tightset.grid import GRID, check_grid, grid_search
 from tightset.inefficiency import as_inefficiency
 from tightset.measures import MEASURES
@@ -247,6 +248,20 @@ class SCPOClassifier(ConformalPredictor):
             return classes_of_columns(X.shape[1], getattr(self, "feature_names_in_", ()), present)
         return present
 
+    def _rows(self, X: Any, *, reset: bool) -> Any:
+        if reset and is_dask(X):
+            if self.estimator is not None:
+                raise ValueError(
+                    "X is a Dask collection, on which only estimator=None trains: fit the estimator on a sample in "
+                    "memory, then calibrate() and predict_set() take the collection"
+                )
+            if self.search == "grid":
+                raise ValueError("X is a Dask collection, which search='grid' does not take; the other searches do")
+        return super()._rows(X, reset=reset)
+
+    def _prepare(self) -> Any:
+        return as_floats if self.estimator is None else as_they_are
+
     def _check_rows(self, X: Any, *, reset: bool) -> Any:
         numbers: dict[str, Any] = {"reset": reset, "dtype": [np.float64, np.float32]}
         if _is(self.estimator, PRECOMPUTED):
@@ -325,6 +340,8 @@ class SCPOClassifier(ConformalPredictor):
             if self.search == "grid":
                 return self._search_grid(X, y, sample_weight, progress)
             choose = len(y) >= FEW_ROWS
+            if isinstance(X, Partitions) and not (choose and len(y) > self._path_settings().rows):
+                X = X.gather()
             common: dict[str, Any] = {
                 "confidences": list(self.levels_),
                 "search": self._path_settings() if choose else None,

@@ -21,7 +21,7 @@ from tightset.columns import Columns
 from tightset.distributed import Partitions
 from tightset.icp import significance
 from tightset.inefficiency import SIZE, Inefficiency
-from tightset.models import Ensemble
+from tightset.models import Ensemble, Member
 from tightset.paths import Candidate, Search, View, logistic_candidates, path_candidates
 from tightset.pool import (
     Found,
@@ -38,8 +38,18 @@ from tightset.progress import Progress
 from tightset.refine import InMemory, RowSource, refine
 from tightset.threads import Threads
 
-__all__ = ["Level", "column_views", "fits_of", "has_signal", "path_search", "train_columns", "unit_of"]
+__all__ = [
+    "Level",
+    "column_views",
+    "fits_of",
+    "has_signal",
+    "logistic_regression",
+    "path_search",
+    "train_columns",
+    "unit_of",
+]
 
+_ROWS_TO_START = 20_000  # of a logistic regression on partitions
 _DOUBT = 1.0  # standard errors that the gain must exceed
 _CLEAR = 2.0  # standard errors by which a likelihood is clearly better
 
@@ -183,13 +193,34 @@ def _without_choice(
     standardise: bool,
     progress: Progress,
 ) -> list[Found]:
+    only = _plain_logistic(X, y, n_classes, weight, standardise=standardise, progress=progress)
+    unknown = Verdict(np.nan, np.nan, np.nan, accepted=False, fallback="logistic regression with C = 1")
+    return [Found(Ensemble([only.member]), table([only], [only], level), unknown) for level in confidences]
+
+
+def _plain_logistic(
+    X: Any, y: np.ndarray, n_classes: int, weight: np.ndarray | None, *, standardise: bool, progress: Progress
+) -> Judged:
+    """C = 1, on rows sorted by label; nothing is known of how good it is."""
     fits = np.ones((2, len(y))) * (1.0 if weight is None else weight)
     view = View.of(Columns.plain(X, weight, standardise=standardise), X, y, n_classes, fits, None)
     with Threads(1) as threads:
         ((only,),) = logistic_candidates([view], (1.0,), threads=threads, progress=progress)
-    unknown = Verdict(np.nan, np.nan, np.nan, accepted=False, fallback="logistic regression with C = 1")
-    judged = Judged(only, np.nan, np.nan, 0.0, np.nan)
-    return [Found(Ensemble([judged.member]), table([judged], [judged], level), unknown) for level in confidences]
+    return Judged(only, np.nan, np.nan, 0.0, np.nan)
+
+
+def logistic_regression(
+    X: Partitions, y: np.ndarray, n_classes: int, sample_weight: np.ndarray | None, *, seed: Sequence[int]
+) -> Member:
+    """Logistic regression with C = 1, trained on all rows of partitions; columns are scaled as a sample says."""
+    _, sample = stratified_split(y, min(_ROWS_TO_START, len(y)), np.random.RandomState(list(seed)))
+    order = np.argsort(y[sample], kind="stable")
+    some, of_some = X.take(sample).gather()[order], sample[order]
+    weight = None if sample_weight is None else sample_weight[of_some]
+    start = _plain_logistic(some, y[of_some], n_classes, weight, standardise=True, progress=Progress())
+    everything = _source(X, y, sample_weight, Threads(1))
+    ((member,),) = refine([(0.5, [start])], everything, SIZE, 1)  # no steps of a path
+    return member
 
 
 def train_columns(

@@ -58,7 +58,7 @@ class Threads:
         """``function`` of every item, in order; it must not change anything but what it returns."""
         if not self.elsewhere:
             return self.map(function, items)
-        return iter(Parallel(n_jobs=self._asked)(delayed(function)(item) for item in items))
+        return iter(Parallel(n_jobs=self._asked)(delayed(_with_single_blas)(function, item) for item in items))
 
     @property
     def elsewhere(self) -> bool:
@@ -101,3 +101,12 @@ class _SingleThreadedBlas:
 
 
 _single_blas = _SingleThreadedBlas()
+
+
+def _with_single_blas(function: Callable[[T], R], item: T) -> R:
+    """As in a thread of `Threads`, so that the result is the same to the last bit."""
+    _single_blas.enter()
+    try:
+        return function(item)
+    finally:
+        _single_blas.leave()

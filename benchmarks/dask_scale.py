@@ -1,0 +1,155 @@
+"""More rows than memory: `make bench-dask` trains on 50 million rows that are generated block by block.
+
+Two workers, a process each. Beside the large run: that the result equals the one in memory on a size that fits, and that
+killing a worker in the middle of a fit changes nothing but time. Results go to benchmarks/dask.json.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import numpy as np
+from dask.distributed import Client, LocalCluster
+
+from tightset import SCPOClassifier
+
+COLUMNS, CLASSES, BLOCK = 20, 5, 250_000
+
+
+def rows_of_block(start: int, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows that depend on nothing but their number; labels that bend with some of the columns."""
+    rng = np.random.default_rng([7, start])
+    X = rng.standard_normal((n, COLUMNS), dtype=np.float32)
+    logits = X @ np.random.default_rng(3).standard_normal((COLUMNS, CLASSES)).astype(np.float32) * np.float32(0.5)
+    logits[:, 0] += 2 * np.abs(X[:, 0])
+    logits[:, 1] += X[:, 1] ** 2
+    return X, np.argmax(logits - np.log(rng.standard_exponential((n, CLASSES), dtype=np.float32)), axis=1)
+
+
+def block(which: int, n: int, block_info: Any = None) -> np.ndarray:
+    start = block_info[None]["array-location"][0][0]
+    return rows_of_block(start, n)[which].astype(np.float32 if which == 0 else np.int8)
+
+
+def generated(rows: int) -> tuple[da.Array, da.Array]:
+    chunks = (BLOCK,) * (rows // BLOCK)
+    X = da.map_blocks(partial(block, 0, BLOCK), chunks=(chunks, (COLUMNS,)), dtype=np.float32)
+    return X, da.map_blocks(partial(block, 1, BLOCK), chunks=(chunks,), dtype=np.int8)
+
+
+class Watch(threading.Thread):
+    """The peak memory of each worker process, by its number, while this runs."""
+
+    def __init__(self, client: Client) -> None:
+        super().__init__(daemon=True)
+        self.client, self.peaks, self.over = client, dict[int, float](), threading.Event()
+
+    def run(self) -> None:
+        while not self.over.wait(0.2):
+            for pid in workers(self.client).values():
+                try:
+                    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+                except OSError:
+                    continue
+                self.peaks[pid] = max(self.peaks.get(pid, 0.0), pages * os.sysconf("SC_PAGE_SIZE") / 2**30)
+
+
+def workers(client: Client) -> dict[str, int]:
+    try:
+        return dict(client.run(os.getpid))
+    except Exception:  # noqa: BLE001 - one may be gone just now
+        return {}
+
+
+def classifier() -> SCPOClassifier:
+    return SCPOClassifier(0.9, search="fast", random_state=0, verbose=False)
+
+
+def apart(one: SCPOClassifier, other: SCPOClassifier) -> float:
+    pairs = zip(one.folds_[0].models[0].members, other.folds_[0].models[0].members, strict=True)
+    return max(float(np.abs(a.theta - b.theta).max()) for a, b in pairs)
+
+
+def small(client: Client, rows: int) -> dict[str, Any]:
+    """The same rows in memory, on the cluster, and on the cluster with a worker killed."""
+    X, y = generated(rows)
+    X_here, y_here = X.compute(), y.compute()
+    X_new = rows_of_block(10**9, 100_000)[0]
+    begun = time.perf_counter()
+    in_memory = classifier().fit(X_here, y_here)
+    seconds = {"in_memory": time.perf_counter() - begun}
+    begun = time.perf_counter()
+    spread = classifier().fit(X, y)
+    seconds["dask"] = time.perf_counter() - begun
+    sets = in_memory.predict_set(X_new)
+    victim = next(iter(workers(client).values()))
+    killer = threading.Timer(0.6 * seconds["dask"], os.kill, (victim, signal.SIGKILL))
+    killer.start()
+    begun = time.perf_counter()
+    wounded = classifier().fit(X, y)
+    seconds["dask_one_killed"] = time.perf_counter() - begun
+    killer.join()
+    lazy = spread.predict_set(da.from_array(X_new, chunks=(10_000, COLUMNS)))
+    return {
+        "small_rows": rows,
+        "small_seconds": seconds,
+        "theta_difference": apart(in_memory, spread),
+        "sets_equal": bool((sets == lazy.compute()).all()),
+        "killed_theta_difference": apart(spread, wounded),
+        "killed_sets_equal": bool((sets == wounded.predict_set(X_new)).all()),
+    }
+
+
+def large(client: Client, rows: int) -> dict[str, Any]:
+    X, y = generated(rows)
+    watch = Watch(client)
+    watch.start()
+    begun = time.perf_counter()
+    clf = classifier().fit(X, y)
+    seconds = time.perf_counter() - begun
+    watch.over.set()
+    watch.join()
+    X_new, y_new = rows_of_block(10**9, 500_000)
+    found = clf.evaluate(X_new, y_new)
+    baseline = clf.folds_[0].record[0].verdict
+    return {
+        "rows": rows,
+        "columns": COLUMNS,
+        "classes": CLASSES,
+        "gb_of_rows": rows * COLUMNS * 4 / 1e9,
+        "fit_s": seconds,
+        "peak_worker_gb": sorted(watch.peaks.values(), reverse=True),
+        "coverage": found["coverage"],
+        "mean_size": found["mean_size"],
+        "held_out_size_of_logistic_regression": baseline.baseline,
+        "calibration_rows": sum(len(alphas) for alphas in clf.folds_[0].calibrations[0].alphas.values()),
+    }
+
+
+def main() -> None:
+    rows = int(float(sys.argv[1])) if len(sys.argv) > 1 else 50_000_000
+    out = Path(sys.argv[2]) if len(sys.argv) > 2 else Path(__file__).parent / "dask.json"
+    found: dict[str, Any] = {name: version(name) for name in ("dask", "distributed", "numpy")}
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, memory_limit="2GB", dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        found |= {"workers": 2, "memory_limit": "2 GB"} | small(client, 1_000_000)
+        print(json.dumps(found, indent=2), flush=True)
+        found |= large(client, rows)
+    print(json.dumps(found, indent=2))
+    out.write_text(json.dumps(found, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
