@@ -25,7 +25,9 @@ _ROWS = 2**13, 2**16  # at least and at most
 
 def take(rows: Any, index: np.ndarray | slice) -> Any:
     """Some of the rows of an array, a frame or a list; None stays None."""
-    return None if rows is None else _safe_indexing(rows, index)
+    if rows is None or isinstance(rows, np.ndarray):
+        return None if rows is None else rows[index]
+    return _safe_indexing(rows, index)
 
 
 def pieces(X: Any, C: int) -> Iterator[tuple[slice, Any]]:

@@ -82,7 +82,7 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
 
     @abstractmethod
     def _scores(self, model: Any, X: Any, known: dict[int, np.ndarray]) -> np.ndarray:
-        """Conformity scores ``(n, C)``. Models of other levels get the same ``known``, for what they share."""
+        """Conformity scores ``(n, C)``, none NaN. Models of other levels get the same ``known``, for what is shared."""
 
     def _calibrating(self) -> float:
         """The share of the calibration rows that calibrate; `_settle` takes the others."""
@@ -191,26 +191,23 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
         for rows, some in pieces(X, C):
             known: dict[int, np.ndarray] = {}
             for model, parts in zip(models, own, strict=True):
-                scores = self._sound_scores(model, some, known, rows.start)
+                scores = self._scores_from(model, some, known, rows.start)
                 parts.append(settle(scores[np.arange(len(scores)), y[rows]]))
-        return [
-            Calibration.of_own(np.concatenate(parts), y, C, by_label=self.label_conditional, groups=groups)
-            for parts in own
-        ]
+        how: dict[str, Any] = {"by_label": self.label_conditional, "groups": groups}
+        found = [Calibration.of_own(np.concatenate(parts), y, C, **how) for parts in own]
+        if self.cv is None:  # several folds have no threshold in common
+            for calibration in found:
+                calibration.find_thresholds(self.levels_)
+        return found
 
-    def _sound_scores(self, model: Any, X: Any, known: dict[int, np.ndarray], start: int) -> np.ndarray:
+    def _scores_from(self, model: Any, X: Any, known: dict[int, np.ndarray], start: int) -> np.ndarray:
         """Scores of a piece of the rows, that from row ``start`` on."""
         try:
-            scores = self._scores(model, X, known)
-            if len(scores) != X.shape[0]:
-                raise ValueError(f"{type(model).__name__} gave {len(scores)} rows of scores for {X.shape[0]} rows of X")
-            if np.isnan(scores).any():
-                raise ValueError(f"{type(model).__name__} gave scores that are NaN; no set can be made of them")
+            return self._scores(model, X, known)
         except ValueError as error:
             if start:
                 error.add_note(f"(Rows are scored in pieces; here row 0 is row {start} of X.)")
             raise
-        return scores
 
     def _calibration_rows(self, X: Any, y: Any, groups: Any, suffix: str = "") -> CalibrationRows:
         X = self._check_rows(X, reset=False)
@@ -357,7 +354,7 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
             shared: list[dict[int, np.ndarray]] = [{} for _ in self.folds_]
             scores = {
                 at: [
-                    settle(self._sound_scores(fold.models[at], some, known, rows.start))
+                    settle(self._scores_from(fold.models[at], some, known, rows.start))
                     for fold, known in zip(self.folds_, shared, strict=True)
                 ]
                 for at in dict.fromkeys(at for at, _ in asked)
