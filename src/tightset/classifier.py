@@ -213,6 +213,8 @@ class ConformalClassifier(ConformalPredictor):
         scores = np.asarray(model.score(P) if u is None else model.score(P, u))
         if scores.shape != P.shape:
             raise ValueError(f"score must give an array of the shape that it gets, {P.shape}; it gave {scores.shape}")
+        if scores is not P and np.isnan(scores).any():  # those of the classifier were looked at
+            raise ValueError(f"score={self._parameter!r} gave scores that are NaN; no set can be made of them")
         return scores if scores.dtype.kind == "f" else scores.astype(np.float64)
 
     def _probabilities(self, model: Any, X: Any, score: Any) -> np.ndarray:

@@ -41,7 +41,9 @@ def take(rows: Any, index: Any) -> Any:
     """Some of the rows of an array, a frame or a list, or of `Partitions`; None stays None."""
     if isinstance(rows, Partitions):
         return rows.take(index)
-    return None if rows is None else _safe_indexing(rows, index)
+    if rows is None or isinstance(rows, np.ndarray):
+        return None if rows is None else rows[index]
+    return _safe_indexing(rows, index)
 
 
 def pieces(X: Any, C: int) -> Iterator[tuple[slice, Any]]:
@@ -96,14 +98,10 @@ def whole(n: int, parts: Iterable[tuple[slice, list[np.ndarray]]]) -> np.ndarray
     return np.asarray(result)
 
 
-def sound_scores(predictor: Any, model: Any, X: Any, known: dict[int, np.ndarray], start: int) -> np.ndarray:
+def scores_from(predictor: Any, model: Any, X: Any, known: dict[int, np.ndarray], start: int) -> np.ndarray:
     """Scores ``(rows, C)`` of a piece of the rows, that from row ``start`` on."""
     try:
         scores: np.ndarray = predictor._scores(model, X, known)
-        if len(scores) != X.shape[0]:
-            raise ValueError(f"{type(model).__name__} gave {len(scores)} rows of scores for {X.shape[0]} rows of X")
-        if np.isnan(scores).any():
-            raise ValueError(f"{type(model).__name__} gave scores that are NaN; no set can be made of them")
     except ValueError as error:
         if start:
             error.add_note(f"(Rows are scored in pieces; here row 0 is row {start} of X.)")
@@ -117,7 +115,7 @@ def own_scores(predictor: Any, models: list[Any], X: Any, y: np.ndarray) -> list
     for rows, some in pieces(X, len(predictor.classes_)):
         known: dict[int, np.ndarray] = {}
         for model, parts in zip(models, own, strict=True):
-            scores = sound_scores(predictor, model, some, known, rows.start)
+            scores = scores_from(predictor, model, some, known, rows.start)
             parts.append(settle(scores[np.arange(len(scores)), y[rows]]))
     return [np.concatenate(parts) for parts in own]
 
@@ -136,7 +134,7 @@ def scored(
         shared: list[dict[int, np.ndarray]] = [{} for _ in folds]
         scores = {
             at: [
-                settle(sound_scores(predictor, fold.models[at], some, known, rows.start))
+                settle(scores_from(predictor, fold.models[at], some, known, rows.start))
                 for fold, known in zip(folds, shared, strict=True)
             ]
             for at in dict.fromkeys(at for at, _ in asked)

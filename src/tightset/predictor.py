@@ -88,7 +88,7 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
 
     @abstractmethod
     def _scores(self, model: Any, X: Any, known: dict[int, np.ndarray]) -> np.ndarray:
-        """Conformity scores ``(n, C)``. Models of other levels get the same ``known``, for what they share."""
+        """Conformity scores ``(n, C)``, none NaN. Models of other levels get the same ``known``, for what is shared."""
 
     def _calibrating(self) -> float:
         """The share of the calibration rows that calibrate; `_settle` takes the others."""
@@ -198,7 +198,11 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
         else:
             own = own_scores(self, models, X, y)
         how: dict[str, Any] = {"by_label": self.label_conditional, "groups": groups}
-        return [Calibration.of_own(one, y, len(self.classes_), **how) for one in own]
+        found = [Calibration.of_own(one, y, len(self.classes_), **how) for one in own]
+        if self.cv is None:  # several folds have no threshold in common
+            for calibration in found:
+                calibration.find_thresholds(self.levels_)
+        return found
 
     def _calibration_rows(self, X: Any, y: Any, groups: Any, suffix: str = "") -> CalibrationRows:
         X = self._rows(X, reset=False)
