@@ -160,9 +160,21 @@ def machine(*packages: str) -> dict[str, Any]:
     return found
 
 
-def load() -> float:
-    """Processes that wanted a core, in the mean over five minutes: before a run, other people's."""
-    return os.getloadavg()[1] if hasattr(os, "getloadavg") else 0.0
+def load(watch: float = 2.0) -> float:
+    """Cores that others keep busy while we sleep; 0 where that cannot be known."""
+    before = _ticks()
+    time.sleep(watch)
+    spent = [b - a for a, b in zip(before, _ticks(), strict=True)]
+    idle = sum(spent[3:5])  # and waiting for a disk
+    return (os.cpu_count() or 1) * (1 - idle / sum(spent)) if sum(spent) else 0.0
+
+
+def _ticks() -> list[int]:
+    """Time of all cores since the start of the machine by kind: user, nice, system, idle, waiting, and others."""
+    try:
+        return [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+    except OSError:
+        return [0] * 8
 
 
 def processor() -> str:

@@ -73,7 +73,7 @@ def _growth(ledger: Ledger, X: np.ndarray, y: np.ndarray, source: str, whole: li
     times = take_turns(sides, len(whole), warm=False) | {len(y): whole}
     fits = {str(k): median_ms(row) / 1000 for k, row in times.items()}
     note = f"default fit on {source}: " + ", ".join(f"{k} rows: {s:.1f} s" for k, s in fits.items())
-    ledger.add("slope_default_fit_rows", slopes(times), note, what=f"rows of {source}", fit_s=fits)
+    ledger.add("slope_default_fit_rows", slopes(times), note, what=source, fit_s=fits)
 
 
 def _imports(ledger: Ledger) -> None:

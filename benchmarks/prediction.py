@@ -112,7 +112,7 @@ def _sets(ledger: Ledger, P: np.ndarray, y: np.ndarray, X: np.ndarray) -> None:
         (lambda: theirs.predict_set(X)[1], lambda: clf.predict_set(X)),
     ]
     for key, what, (slow, fast) in zip(keys, ("calibrated, sets", "sets"), both, strict=True):
-        times = take_turns({"mapie": slow, "tightset": fast}, 5)
+        times = take_turns({"mapie": slow, "tightset": fast}, 9)
         a, b = (median_ms(times[side]) / 1000 for side in ("mapie", "tightset"))
         details = first | {"mapie_s": a, "tightset_s": b, "mapie_mb": extra(slow), "tightset_mb": extra(fast)}
         note = f"{what} for {ROWS} x {CLASSES}: {a:.2f} s over {b:.3f} s"
