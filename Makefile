@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench bench-peers paper efficiency clean
+.PHONY: demo test lint bench bench-ways bench-gpu bench-peers paper efficiency clean
 
 demo: $(VENV)/installed
 	$(BIN)/tightset demo
@@ -16,8 +16,18 @@ lint: $(VENV)/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# Speed as ratios, side by side (under 10 minutes on 2 cores), and docs/performance.md from them.
 bench: $(VENV)/installed
 	$(BIN)/python benchmarks/run.py
+
+# Ways to run a training step; torch, numexpr and numba are compared where they are installed.
+bench-ways: $(VENV)/installed
+	$(BIN)/python benchmarks/ways.py
+
+# The same descents on a GPU, which must be there, with torch.
+bench-gpu: $(VENV)/installed
+	$(BIN)/python benchmarks/gpu.py
+	$(BIN)/python benchmarks/page.py
 
 # The paper's tables, measured anew (about 40 minutes on 2 cores; raw data: tightset data fetch) and written up.
 paper: $(VENV)/installed

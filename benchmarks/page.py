@@ -1,0 +1,381 @@
+"""The page about speed, written from stored results: docs/performance.md.
+
+Read are latest.json and latest-details.json (`make bench`), ways.json (`make bench-ways`), and, where they are there,
+gpu.json (`make bench-gpu`) and dask.json; `gpu_section` and `dask_section` name the keys that they look for.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tightset.paper.sections import listed, table
+
+HERE = Path(__file__).parent
+PAGE = HERE.parent / "docs" / "performance.md"
+Json = dict[str, Any]
+QUIET = 0.25  # cores that others may keep busy before a run whose figures are taken at face value
+
+
+class Line(NamedTuple):
+    """A ratio of the first table: what it is, and between which bounds it was to be (None: no bound was set)."""
+
+    what: str
+    least: float | None = None
+    most: float | None = None
+
+    def bound(self) -> str:
+        if self.least is not None and self.most is not None:
+            return f"{self.least:g} to {self.most:g}"
+        if self.least is not None:
+            return f"at least {self.least:g}"
+        return "" if self.most is None else f"at most {self.most:g}"
+
+    def verdict(self, value: float) -> str:
+        if self.least is None and self.most is None:
+            return ""
+        low, high = self.least or 0.0, float("inf") if self.most is None else self.most
+        return "yes" if low <= value <= high else "**no**"
+
+
+LINES = {
+    "step_over_floor": Line("a batched step over its two matrix products and one tanh", most=1.8),
+    "step_speedup_vs_loop": Line("80 float64 NumPy steps over one batched step", least=6),
+    "profiled_step_over_floor_linear": Line("a profiled step over its floor, linear measure"),
+    "profiled_step_over_floor_softmax": Line("the same, softmax measure"),
+    "profiled_step_over_floor_two_matrix": Line("the same, two-matrix measure"),
+    "grid_speedup_vs_loop": Line("the paper's grid in a loop over one batch, avila's shape"),
+    "grid_speedup_vs_loop_covtype": Line("the same, covtype's shape"),
+    "slope_rows_avila": Line("growth with rows, avila", 0.9, 1.1),
+    "slope_rows_covtype": Line("growth with rows, covtype", 0.9, 1.1),
+    "slope_candidates_avila": Line("growth with candidates, avila", 0.9, 1.1),
+    "slope_candidates_covtype": Line("growth with candidates, covtype", 0.9, 1.1),
+    "float32_over_float64_size": Line("set size trained in float32 over float64", 0.995, 1.005),
+    "default_fit_over_logistic": Line("default fit over `GridSearchCV` of logistic regression"),
+    "default_fit_over_logistic_cv": Line("default fit over `LogisticRegressionCV`"),
+    "fast_fit_over_logistic": Line('`search="fast"` over `GridSearchCV`'),
+    "fast_fit_over_logistic_cv": Line('`search="fast"` over `LogisticRegressionCV`'),
+    "mapie_over_tightset_sets_1m": Line("MAPIE over tightset: calibrate, and sets for a million rows"),
+    "mapie_over_tightset_predict_1m": Line("MAPIE over tightset: sets for a million rows"),
+    "pvalues_over_sort_10m": Line("ten million p-values over `np.sort` of as many numbers"),
+    "crepes_over_tightset_pvalues": Line("crepes over tightset: p-values"),
+    "torchcp_over_tightset_pvalues": Line("TorchCP over tightset: p-values"),
+    "import_over_sklearn_linear_model": Line("`import tightset` over `import sklearn.linear_model`"),
+    "import_classes_over_sklearn_linear_model": Line("importing the classes over `import sklearn.linear_model`"),
+}
+
+WAYS = {
+    "one_thread": "NumPy in blocks, one thread",
+    "whole": "NumPy, whole arrays",
+    "numexpr": "numexpr, whole arrays",
+    "numba": "numba, one compiled loop between the products",
+    "torch": "PyTorch, eager",
+    "torch_compile": "PyTorch, `torch.compile`",
+}
+
+
+def text(folder: Path = HERE) -> str:
+    """The whole page, from the results stored in ``folder``."""
+    ratios, details = read(folder / "latest.json"), read(folder / "latest-details.json")
+    sections = [
+        opening(details),
+        summary(ratios, details),
+        growth(ratios, details["measured"]),
+        ways_section(read(folder / "ways.json")),
+        prediction_section(ratios, details),
+        training_section(details["measured"]),
+        gpu_section(read(folder / "gpu.json")),
+        dask_section(read(folder / "dask.json")),
+        CLOSING,
+    ]
+    return "\n".join(section for section in sections if section)
+
+
+def read(path: Path) -> Json:
+    """A stored result; empty where there is none."""
+    found: Json = json.loads(path.read_text()) if path.exists() else {}
+    return found
+
+
+def number(value: float) -> str:
+    """As many digits as a reader wants."""
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.2g}" if abs(value) < 0.1 else f"{value:.4g}"
+
+
+def with_spread(ratios: Mapping[str, float], key: str) -> str:
+    return f"{number(ratios[key])} ± {number(ratios[f'{key}_spread'] / 2)}" if key in ratios else "left out"
+
+
+def versions(machine: Mapping[str, Any]) -> str:
+    return ", ".join(
+        f"{name} {value}" for name, value in machine.items() if name not in ("hardware", "seconds", "load")
+    )
+
+
+def measured_on(machine: Mapping[str, Any]) -> str:
+    """Where; and that the machine was busy, if it was."""
+    busy = f" **The machine was busy with other work (load {machine['load']:.1f} before the run): read the figures as rough.**"
+    return f"Measured on {machine['hardware']}, with {versions(machine)}.{busy if machine['load'] > QUIET else ''}"
+
+
+def opening(details: Json) -> str:
+    machine = details["machine"]
+    return f"""# How fast it is
+
+Speed as ratios: the sides take turns in one process, so that a slow machine is slow for all of them. This page
+is written by a program from stored results; no figure on it was typed. To make it again:
+
+```
+make bench         # about {machine["seconds"] / 60:.0f} minutes on the machine below; the paper's data are used if TIGHTSET_DATA is set
+make bench-ways    # the comparison of ways to run a step; needs what it compares, or leaves it out
+```
+
+{measured_on(machine)}
+"""
+
+
+def summary(ratios: Json, details: Json) -> str:
+    """The first table, with what was missed said before it."""
+    found = {key: line for key, line in LINES.items() if key in ratios}
+    bounded = {key: line.verdict(ratios[key]) for key, line in found.items() if line.bound()}
+    missed = [f"`{key}`" for key, verdict in bounded.items() if verdict != "yes"]
+    rows = [
+        (f"`{key}`", line.what, number(ratios[key]), number(ratios[f"{key}_spread"]), line.bound(), verdict)
+        for key, line in found.items()
+        for verdict in [line.verdict(ratios[key])]
+    ]
+    said = f"Of {len(bounded)} bounds that were set, {len(bounded) - len(missed)} are met."
+    said += f" Missed: {listed(missed)}." if missed else ""
+    out = [f"- `{key}` was left out: {reason}" for key, reason in details["left_out"].items()]
+    return f"""## What holds
+
+{said} The value is the median over the rounds, the spread the distance between their quartiles.
+
+{table(["name", "what", "value", "spread", "bound", "met"], rows)}{paragraph(out)}"""
+
+
+def growth(ratios: Json, measured: Json) -> str:
+    """Slopes, and the milliseconds that they were drawn through."""
+    rows = []
+    for key in measured:
+        if key.startswith("slope_") and "step_ms" in measured[key]:
+            name = key.split("_")[1]
+            cost = ", ".join(f"{size}: {number(ms)}" for size, ms in measured[key]["step_ms"].items())
+            rows.append((name, measured[key]["what"], cost, with_spread(ratios, key)))
+    fit = measured.get("slope_default_fit_rows")
+    last = ""
+    if fit:
+        cost = ", ".join(f"{s:.1f} s for {k} rows" for k, s in fit["fit_s"].items())
+        slope = with_spread(ratios, "slope_default_fit_rows")
+        last = f"The default fit on {fit['what']} takes {cost}: slope {slope}.\n"
+    return f"""## How cost grows
+
+The paper's grid for one level, choosing included, with nobody stopping early. The slope is that of log time over log size by
+least squares: 1 means that twice the size costs twice the time, less means a part that does not grow. Every row, candidate and
+class adds scores, each with a tanh; a column only adds to the two matrix products, so it costs less than in proportion.
+
+{table(["growing", "on", "ms a step, by size", "slope"], rows)}
+{last}"""
+
+
+def ways_section(ways: Json) -> str:
+    if not ways:
+        return ""
+    ratios, measured = ways["ratios"], ways["measured"]
+    sets = [name for name in ("avila", "covtype") if any(key.endswith(f"_blocks_{name}") for key in ratios)]
+    rows = [["NumPy in blocks, a thread a core (used)", *["1"] * len(sets)]]
+    for way, title in WAYS.items():
+        keys = [f"way_{way}_over_blocks_{name}" for name in sets]
+        if any(key in ratios for key in keys):
+            rows.append([title, *(with_spread(ratios, key) for key in keys)])
+    ours = listed(f"{number(measured[f'way_whole_over_blocks_{name}']['blocks_ms'])} ms for {name}" for name in sets)
+    others = {way: [f"way_{way}_over_blocks_{name}" for name in sets] for way in WAYS if way != "one_thread"}
+    quicker = [WAYS[way] for way, keys in others.items() if any(ratios.get(key, 2) < 0.98 for key in keys)]
+    out = [f"- `{key}` was left out: {reason}" for key, reason in ways["left_out"].items()]
+    verdict = (
+        f"Quicker somewhere: {listed(quicker)}."
+        if quicker
+        else "No way is quicker than blocks on either shape, and each of the others needs a further package or more memory."
+    )
+    return f"""## Ways to run a step
+
+One step of the penalised objective for all 80 settings, in float32, each way checked against the others' losses and gradients;
+time over that of blocks, with half the spread. A step in blocks takes {ours}.
+
+{table(["way", *sets], rows)}
+{verdict}
+Blocks were chosen because the scores of one block stay in cache from the first matrix product to the second, in memory
+that is reused: whole arrays are written to main memory and read back several times. NumPy's float32 tanh uses the
+vector units of the processor; the compiled loops of numba and numexpr as they are installed from PyPI call one that does not.
+
+{measured_on(ways["machine"])}
+{paragraph(out)}"""
+
+
+def prediction_section(ratios: Json, details: Json) -> str:
+    """Beside other libraries: seconds of both, the ratio, and memory beyond input and output."""
+    rows = []
+    for key, what, side in (
+        ("mapie_over_tightset_sets_1m", "calibrate and predict sets: MAPIE", "mapie"),
+        ("mapie_over_tightset_predict_1m", "predict sets: MAPIE", "mapie"),
+        ("crepes_over_tightset_pvalues", "p-values: crepes", "theirs"),
+        ("torchcp_over_tightset_pvalues", "p-values: TorchCP", "theirs"),
+        ("pvalues_over_sort_10m", "p-values over `np.sort`", "pvalues"),
+    ):
+        if key not in ratios:
+            continue
+        m = details["measured"][key]
+        own = "sort_s" if side == "pvalues" else "tightset_s"
+        memory = [megabytes(m.get(f"{side}_mb")), "" if side == "pvalues" else megabytes(m.get("tightset_mb"))]
+        times = [number(m[f"{side}_s"]), number(m[own])]
+        rows.append((what, m["rows"], *times, with_spread(ratios, key), *memory))
+    first = []
+    if one := details["measured"].get("mapie_over_tightset_predict_1m"):
+        calls = f"{number(one['mapie_first_s'])} s for MAPIE and {number(one['tightset_first_s'])} s for tightset"
+        first.append(f"All times are of repeated calls. The first prediction of a process took {calls}.")
+    heads = ["what", "rows", "s", "s, tightset (or sort)", "ratio", "MB extra", "MB extra, tightset"]
+    return f"""## Prediction beside other libraries
+
+Ten classes, as many calibration rows as new ones, the same probabilities handed to every library by a classifier that does
+nothing else. MAPIE's sets are equal to ours label by label; p-values of crepes (not smoothed) and TorchCP are the same to
+rounding. These two are measured at the largest size, doubled from a thousand rows, that they finish in about 15 seconds and
+half the memory of the machine. Memory is the peak of the resident set beyond what was there before and what is returned.
+
+{table(heads, rows)}{paragraph(first)}"""
+
+
+def megabytes(value: float | None) -> str:
+    return "" if value is None else f"{value:.0f}"
+
+
+def training_section(measured: Json) -> str:
+    precision = measured["float32_over_float64_size"]
+    cells = precision["cells"]
+    far = max(cells, key=lambda cell: abs(cell["float32"] / cell["float64"] - 1))
+    rows = [
+        (
+            c["set"],
+            f"{100 * c['level']:g}",
+            f"{c['float32']:.4f}",
+            f"{c['float64']:.4f}",
+            f"{c['float32'] / c['float64']:.4f}",
+        )
+        for c in cells
+    ]
+    default, fast = measured["default_fit_over_logistic"], measured["fast_fit_over_logistic"]
+    rows_used = measured["slope_default_fit_rows"]["what"]
+    return f"""## Whole fits
+
+`SCPOClassifier(0.95)` takes {default["fit_s"]:.1f} s on {rows_used} and `search="fast"` {fast["fit_s"]:.1f} s, where one logistic
+regression tuned by `GridSearchCV` (5 folds, 5 strengths) takes {default["logistic_s"]:.2f} s.
+
+The descent runs in float32. Labels a set on test rows after {precision["steps"]} steps of the paper's grid, trained in either, which took
+{precision["float32_s"]:.0f} s in float32 and {precision["float64_s"]:.0f} s in float64. Learning rates up to 1000 amplify rounding, so the two can
+end in different minima:
+
+{table(["set", "level %", "float32", "float64", "ratio"], rows)}
+The farthest apart are {far["set"]} at {100 * far["level"]:g} %, by {100 * abs(far["float32"] / far["float64"] - 1):.2f} %.
+"""
+
+
+GPU_LINES = {
+    "ms_per_step_400_covtype": "ms a step, 400 candidates (5 levels) at covtype's size",
+    "ms_per_step_400_avila": "ms a step, 400 candidates (5 levels) at avila's size",
+    "main_experiment_s": "s for the paper's main experiment",
+    "flops": "floating point operations a step",
+    "bytes_moved": "bytes moved a step",
+    "achieved_tflops": "achieved, teraflop a second",
+    "achieved_tb_s": "achieved, terabyte a second",
+}
+
+
+def gpu_section(gpu: Json) -> str:
+    """Keys: ``device``, those of `GPU_LINES`, and ``default_search_NAME_gpu_s`` beside ``default_search_NAME_cpu_s``.
+
+    Further numbers are listed by name, ``torch`` is a version, ``note`` a sentence.
+    """
+    if not gpu:
+        return ""
+    rows = [(title, quantity(gpu[key])) for key, title in GPU_LINES.items() if key in gpu]
+    searches = []
+    for key in gpu:
+        if match := re.fullmatch(r"default_search_(.+)_gpu_s", key):
+            name = match[1]
+            cpu = gpu.get(f"default_search_{name}_cpu_s")
+            ratio = number(cpu / gpu[key]) if cpu else ""
+            searches.append((name, number(gpu[key]), number(cpu) if cpu else "", ratio))
+    used = {*GPU_LINES, "device", "torch", "note"}
+    rows += [
+        (f"`{key}`", quantity(value))
+        for key, value in gpu.items()
+        if key not in used and not key.startswith("default_search_") and isinstance(value, int | float)
+    ]
+    more = f"\n{table(['default search on', 's, GPU', 's, CPU', 'CPU over GPU'], searches)}" if searches else ""
+    with_torch = f", torch {gpu['torch']}" if "torch" in gpu else ""
+    return f"""## On a GPU
+
+Measured on {gpu.get("device", "a GPU")}{with_torch} (`make bench-gpu`, which needs one).
+
+{table(["what", "value"], rows)}{more}{paragraph([gpu["note"]] if "note" in gpu else [])}"""
+
+
+def dask_section(dask: Json) -> str:
+    """Keys: ``rows``, ``columns``, ``classes``, ``workers``, ``fit_s``, ``passes``, ``peak_worker_gb`` (a list), ``data_gb``,
+    ``theta_difference``, ``sets_equal``, and ``killed``: an object with ``fit_s``, ``theta_difference``, ``sets_equal``.
+    """
+    if not dask:
+        return ""
+    size = f" ({number(dask['data_gb'])} GB)" if "data_gb" in dask else ""
+    peaks = [number(gb) for gb in dask.get("peak_worker_gb", [])]
+    shape = f"{dask['rows']:,} rows{size}, {dask['columns']} columns and {dask['classes']} classes"
+    cost = f"{dask['fit_s']:.0f} s in {dask['passes']} passes over the rows"
+    lines = [f"{shape} on {dask['workers']} Dask workers: {cost}."]
+    if peaks:
+        lines.append(f"The most memory that a worker held was {listed(peaks)} GB.")
+    lines.append(_same("Against the same fit on one machine in memory", dask))
+    if killed := dask.get("killed"):
+        took = f" It took {killed['fit_s']:.0f} s." if "fit_s" in killed else ""
+        lines.append(_same("With a worker killed on the way, Dask computes its part again;", killed) + took)
+    return "## More rows than memory\n\n" + "\n".join(lines) + "\n"
+
+
+def _same(opening: str, found: Json) -> str:
+    sets = "equal" if found.get("sets_equal") else "**not** equal"
+    return f"{opening} parameters differ by at most {found.get('theta_difference', 0):.1g}, and sets are {sets}."
+
+
+def quantity(value: float) -> str:
+    return f"{value:.2e}" if abs(value) >= 1e5 else number(value)
+
+
+def paragraph(lines: Iterable[str]) -> str:
+    joined = "\n".join(lines)
+    return f"\n{joined}\n" if joined else ""
+
+
+CLOSING = """## How noise is handled
+
+- The sides of a ratio take turns in one process, after a turn that is not counted, and a ratio is formed within each round.
+  A slow minute is then on all sides, and shows in the spread more than in the median.
+- That does not make up for a machine that is busy all along: a BLAS whose threads wait for each other loses far more to a
+  neighbour than our blocks do, which flatters us. The load before the run is stored, and this page says if there was one.
+- First calls are not counted, though somebody who predicts once pays for one.
+- Short steps are timed several together, so that neither the clock nor the start of threads counts.
+- Libraries are imported, and classifiers made, before the clock starts. Whole fits are long and run three times; their spread
+  says little.
+- Slopes are fitted in each round by itself; sizes a factor of 16 apart, the largest being the whole data.
+- No test measures time: bounds are looked at here, when the figures are made. `tests/test_performance_page.py` only checks that
+  this page says what the stored figures say.
+- `python benchmarks/run.py engine` (or slopes, precision, fits, prediction) prints one part and stores nothing.
+"""
+
+
+def main() -> None:
+    PAGE.write_text(text())
+
+
+if __name__ == "__main__":
+    main()
