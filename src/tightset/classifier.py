@@ -10,7 +10,6 @@ from scipy import sparse
 from sklearn.base import ClassifierMixin
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.utils import _safe_indexing
 
 from tightset.arrays import settle
 from tightset.bases import (
@@ -31,6 +30,7 @@ from tightset.choice import stratified_split
 from tightset.distributed import Partitions, as_floats
 from tightset.icp import calibration_rows_needed
 from tightset.models import LogProbabilities, Member
+from tightset.pieces import take
 from tightset.predictor import CalibrationRows, ConformalPredictor, Fold
 from tightset.scores import as_score, settled
 from tightset.search import logistic_regression
@@ -196,13 +196,15 @@ class ConformalClassifier(ConformalPredictor):
         if len(y) < 2:
             raise ValueError(f"score={self._parameter!r} needs calibration rows to choose its numbers on; got {len(y)}")
         rest, held = stratified_split(y, max(1, round(_TO_CHOOSE * len(y))), generator(self.random_state))
-        P = self._probabilities(model, _safe_indexing(X, held), score)
+        chosen_on = take(X, held)
+        chosen_on = chosen_on.gather() if isinstance(X, Partitions) else chosen_on
+        P = self._probabilities(model, chosen_on, score)
         u = self._uniform(P, score)
         by_strictness = sorted(self.levels_, key=float)
         judged = [level for level in by_strictness if calibration_rows_needed(level) <= len(held)]
         score = settled(score, P, y[held], (judged or by_strictness[:1])[-1], u)
         return [Scored(model, score)], (
-            _safe_indexing(X, rest),
+            take(X, rest),
             y[rest],
             None if groups is None else groups[rest],
         )

@@ -45,8 +45,8 @@ class Partitions:
         self._parts = parts
         self._lengths = list(lengths)
         self._prepare = prepare
-        self._taken = taken  # of each partition the rows that are, or None if all are
-        counts = self._lengths if taken is None else [len(rows) for rows in taken]
+        self._taken = taken  # of each partition which rows are, a bit for each; None if all are
+        counts = self._lengths if taken is None else [int(np.bitwise_count(bits).sum()) for bits in taken]
         self._edges = [0, *accumulate(counts)]
         self.shape = (self._edges[-1], columns)
 
@@ -74,12 +74,14 @@ class Partitions:
         if len(index) and not (np.diff(index) > 0).all():
             raise ValueError("rows of a Dask collection can only be taken in increasing order")
         ends = np.searchsorted(index, self._edges)
-        local = [index[a:b] - edge for a, b, edge in zip(ends[:-1], ends[1:], self._edges[:-1], strict=True)]
-        if self._taken is not None:
-            local = [rows[at] for rows, at in zip(self._taken, local, strict=True)]
-        else:
-            local = [rows.astype(np.int32) for rows in local]
-        return type(self)(self._parts, self._lengths, self.shape[1], self._prepare, local)
+        taken = []
+        for at, length in enumerate(self._lengths):
+            rows = index[ends[at] : ends[at + 1]] - self._edges[at]
+            rows = rows if self._taken is None else _rows_of(self._taken[at], length)[rows]
+            mask = np.zeros(length, dtype=bool)
+            mask[rows] = True
+            taken.append(np.packbits(mask))
+        return type(self)(self._parts, self._lengths, self.shape[1], self._prepare, taken)
 
     def gather(self) -> Any:
         """The rows in memory."""
@@ -89,7 +91,7 @@ class Partitions:
         """``function(rows, *their part of each vector)`` of every partition, in order. A vector may be None."""
         import dask
 
-        return list(dask.compute(*self._tasks(function, self._cut(vectors))))
+        return list(dask.compute(*self._tasks(function, self._with_vectors(vectors))))
 
     def fold(self, function: Callable[..., Any], state: Any, *vectors: Any) -> Any:
         """``state = function(state, rows, *their part of each vector)``, one partition after the other."""
@@ -97,7 +99,7 @@ class Partitions:
 
         state = dask.delayed(state, pure=False, traverse=False)
         swapped = dask.delayed(_with_state, pure=False)
-        for task in self._tasks(_together, self._cut(vectors)):
+        for task in self._tasks(_together, self._with_vectors(vectors)):
             state = swapped(function, state, task)
         return state.compute()
 
@@ -105,8 +107,13 @@ class Partitions:
         """For sums over the rows, with their part of each vector; these are sent to where the rows are only once."""
         import dask
 
-        kept = [dask.delayed(tuple)(part) for part in self._cut(vectors)]
+        kept = [dask.delayed(tuple, pure=False)(own) for own in self._with_vectors(vectors)]
         return Source(self, list(dask.persist(*kept)))
+
+    def _with_vectors(self, vectors: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """Of each partition which rows are taken, and their part of each vector."""
+        taken = [None] * len(self._parts) if self._taken is None else self._taken
+        return [(bits, own) for bits, own in zip(taken, self._cut(vectors), strict=True)]
 
     def _cut(self, vectors: Sequence[Any]) -> list[tuple[Any, ...]]:
         for vector in vectors:
@@ -115,32 +122,28 @@ class Partitions:
         edges = self._edges
         return [tuple(None if vector is None else vector[a:b] for vector in vectors) for a, b in pairwise(edges)]
 
-    def _tasks(self, function: Callable[..., Any], vectors: list[Any], *arguments: Any) -> list[Any]:
+    def _tasks(self, function: Callable[..., Any], own: list[Any], *arguments: Any) -> list[Any]:
         import dask
 
         # one node, sent to each worker once
         shared = dask.delayed((self._prepare, function, arguments), pure=False, traverse=False)
         call = dask.delayed(_call, pure=False)
-        taken = [None] * len(self._parts) if self._taken is None else self._taken
         counts = np.diff(self._edges)
-        return [
-            call(shared, part, rows, own)
-            for part, rows, own, count in zip(self._parts, taken, vectors, counts, strict=True)
-            if count
-        ]
+        parts = zip(self._parts, own, counts, strict=True)
+        return [call(shared, part, of_part) for part, of_part, count in parts if count]
 
 
 class Source:
     """Sums over the rows of `Partitions`, in the way that `tightset.refine` asks for them."""
 
-    def __init__(self, rows: Partitions, vectors: list[Any]) -> None:
-        self._rows, self._vectors = rows, vectors
+    def __init__(self, rows: Partitions, own: list[Any]) -> None:
+        self._rows, self._own = rows, own
 
     def total(self, function: Callable[..., tuple[Any, ...]], *arguments: Any) -> tuple[Any, ...]:
         """The sum of ``function(rows, *vectors, *arguments)`` over all partitions, added up by a fixed tree."""
         import dask
 
-        parts = self._rows._tasks(function, self._vectors, *arguments)
+        parts = self._rows._tasks(function, self._own, *arguments)
         plus = dask.delayed(_sum, pure=False)
         while len(parts) > 1:
             parts = [plus(parts[at : at + _FAN_IN]) for at in range(0, len(parts), _FAN_IN)]
@@ -168,7 +171,7 @@ def lazily(
     call = dask.delayed(_call, pure=False)
     before, after = empty.shape[:rows_axis], empty.shape[rows_axis + 1 :]
     arrays = [
-        da.from_delayed(call(shared, part, None, own), (*before, n, *after), meta=empty)
+        da.from_delayed(call(shared, part, (None, own)), (*before, n, *after), meta=empty)
         for part, own, n in zip(parts, cut, lengths, strict=True)
     ]
     return da.concatenate(arrays, axis=rows_axis, allow_unknown_chunksizes=True)
@@ -182,12 +185,17 @@ def _delayed_parts(X: Any) -> list[Any]:
     return list(X.to_delayed())
 
 
-def _call(shared: tuple[Any, ...], part: Any, rows: np.ndarray | None, vectors: tuple[Any, ...]) -> Any:
+def _call(shared: tuple[Any, ...], part: Any, own: tuple[Any, tuple[Any, ...]]) -> Any:
     """What a worker does with a partition."""
-    prepare, function, arguments = shared
-    if rows is not None:
+    (prepare, function, arguments), (bits, vectors) = shared, own
+    if bits is not None:
+        rows = _rows_of(bits, part.shape[0])
         part = part.iloc[rows] if hasattr(part, "iloc") else part[rows]
     return function(prepare(part), *vectors, *arguments)
+
+
+def _rows_of(bits: np.ndarray, length: int) -> np.ndarray:
+    return np.flatnonzero(np.unpackbits(bits, count=length))
 
 
 def as_they_are(rows: Any) -> Any:

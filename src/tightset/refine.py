@@ -30,6 +30,7 @@ __all__ = ["InMemory", "RowSource", "add", "refine"]
 _BINS = 2**14
 _REACH = 30.0  # bins reach so far to either side of a threshold, in units of 1 / sharpness; sigmoids are flat beyond
 _TOLERANCE = 1e-9  # of the coverage that the bins tell
+_GAIN = 1e-4  # of a step, relative; three in a row that gain less end a descent
 _WINDOWS = 50  # how often bins may be moved to where the threshold is
 _ENTRIES_AT_ONCE = 2**17  # of rows that are worked on together, so that they and their scores stay in cache
 _ROWS_PER_BLOCK = 2**16  # of arrays in memory
@@ -150,7 +151,7 @@ def _descended(
     for row, piece in zip(theta, pieces, strict=True):
         row[: piece.theta.size] = piece.theta.ravel()
     problem = _OnAllRows.of(rows, pieces, callback)
-    solution = lbfgs(problem, theta, max_iter=max_iter)
+    solution = lbfgs(problem, theta, max_iter=max_iter, tol=_GAIN)
     found = problem.unpacked(solution.theta)
     return [
         piece._replace(theta=own, about=q) for piece, own, q in zip(pieces, found, problem.about.tolist(), strict=True)

@@ -24,7 +24,20 @@ R = TypeVar("R")
 # 1 MB of second-level cache; half and double cost 15 to 25 % more.
 _SCORES_PER_BLOCK = 2**18 + 2**17
 _SCORES_PER_DEVICE_BLOCK = 2**28  # a gigabyte of float32: an accelerator wants few, large blocks
+_SCORES_FOR_TWO = 2**17  # below that a second thread costs more than it saves
 _LANES = 8
+
+
+def _evenly(k: int, block_rows: int, *, worth_two: bool) -> int:
+    """A few blocks are made alike, and even in number, so that two threads have as much to do.
+
+    >>> _evenly(12000, 11234, worth_two=True), _evenly(100, 5000, worth_two=False), _evenly(7000, 546, worth_two=True)
+    (6000, 5000, 546)
+    """
+    blocks = -(-k // block_rows)
+    if not worth_two or blocks >= _LANES:
+        return block_rows
+    return -(-k // (blocks + blocks % 2))
 
 
 class Block(NamedTuple):
@@ -63,6 +76,8 @@ class Rows:
         if block_rows is None:
             budget = _SCORES_PER_BLOCK if on_host else _SCORES_PER_DEVICE_BLOCK
             block_rows = max(budget // max(scores_per_row, 1), 64)
+            if on_host:
+                block_rows = _evenly(k, block_rows, worth_two=k * scores_per_row >= _SCORES_FOR_TWO)
         blocks = []
         for start in range(0, k, block_rows):
             rows = slice(start, min(start + block_rows, k))
