@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tightset import SCPOClassifier
+from tightset.grid import grid_search
 from tightset.inefficiency import LOG
 from tightset.measures import Linear
 from tightset.objective import Penalised
@@ -62,3 +63,18 @@ def test_the_estimator_trains_on_a_device(settings, torch, blobs):
     for one, other in zip(there.evaluate(X, y), here.evaluate(X, y), strict=True):
         assert one["mean_size"] == pytest.approx(other["mean_size"], rel=0.01)
         assert one["coverage"] == pytest.approx(other["coverage"], abs=0.01)
+
+
+def test_candidates_that_do_not_fit_together_are_trained_one_after_another(torch, blobs, monkeypatch):
+    X, y = blobs
+    Z = np.column_stack([X, np.ones(len(X))])
+    settings = {"penalties": (10, 100), "sharpnesses": (1, 2), "learning_rates": (0.5, 1), "max_iter": 40}
+    settings |= {"confidences": (0.8, 0.9), "device": "cpu", "keep_trace": True, "tol": 1e-3}
+    together = grid_search(Z, y, 3, **settings)
+    monkeypatch.setattr("tightset.arrays._SCORES_ON_DEVICE", 3 * 600 * 5)  # five of the sixteen
+    apart = grid_search(Z, y, 3, **settings)
+    for one, other in zip(together, apart, strict=True):
+        np.testing.assert_allclose(one.theta, other.theta, atol=1e-4)
+        np.testing.assert_array_equal(one.table["n_iter"], other.table["n_iter"])
+        steps = min(len(one.trace), len(other.trace))
+        np.testing.assert_allclose(one.trace[:steps], other.trace[:steps], rtol=1e-4)

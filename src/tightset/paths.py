@@ -26,6 +26,7 @@ from tightset.threads import Threads
 
 __all__ = ["SEARCHES", "Candidate", "Search", "View", "logistic_candidates", "path_candidates"]
 
+_TRAINED_IN = np.float32  # judging, calibrating and predicting are in the precision of X
 _LOGISTIC_ITERATIONS = 200
 _SCORES_PER_CHUNK = 2**20  # scores of the candidates that one thread trains together
 _PARAMETERS_PER_CHUNK = 2**20  # L-BFGS keeps twenty times as many
@@ -128,7 +129,7 @@ class View(NamedTuple):
         return view._replace(X=np.asfortranarray(Z) if isinstance(Z, np.ndarray) else Z)
 
     def place(self, x: Any) -> Any:
-        return as_array(x, np.float32, self.device)
+        return as_array(x, _TRAINED_IN, self.device)
 
     def training(
         self, measure: str, objective: Objective, fits: np.ndarray, anchor: np.ndarray, pull: np.ndarray
@@ -234,7 +235,7 @@ def path_candidates(
         for again in range(search.restarts + 1)
     ]
     width = {run.measure: MEASURES[run.measure].start(start.theta[:1]).shape[2] for run in runs}
-    parameters = {run: np.empty((steps, F, m, width[run.measure]), dtype=np.float32) for run in runs}
+    parameters = {run: np.empty((steps, F, m, width[run.measure]), dtype=_TRAINED_IN) for run in runs}
     n_iter = {run: np.zeros((steps, F), dtype=int) for run in runs}
 
     def follow(pairs: list[tuple[_Run, int]]) -> list[Solution]:

@@ -55,9 +55,16 @@ class Found(NamedTuple):
     model: Ensemble | Stacked
     table: dict[str, np.ndarray]
     verdict: Verdict
+    sample: tuple[int, int] | None = None  # rows that were searched, of those that were trained on, if not all
 
     def sentence(self) -> str:
-        """What the verdict says, in a sentence or two."""
+        """What the verdict says, in a few sentences."""
+        if self.sample is None:
+            return self._comparison()
+        some, of_all = self.sample
+        return f"{self._comparison()} This was chosen on a sample of {some:,} of {of_all:,} training rows, and trained on all."
+
+    def _comparison(self) -> str:
         baseline, ours, error, accepted, unit, name, fallback = self.verdict
         if not np.isfinite(baseline):
             return f"fewer than {FEW_ROWS} training rows are too few to choose by; {fallback} is used."

@@ -98,7 +98,10 @@ def path_search(
         if everything is not None:
             chosen = [(level.judge.eps, members) for level, (_, members) in zip(levels, found, strict=True)]
             trained = refine(chosen, _source(*everything, threads), f, search.max_iter, progress.advance)
-            return [one._replace(model=Ensemble(own)) for (one, _), own in zip(found, trained, strict=True)]
+            sample = len(y), len(everything[1])
+            return [
+                one._replace(model=Ensemble(own), sample=sample) for (one, _), own in zip(found, trained, strict=True)
+            ]
         return [one for one, _ in found]
 
 
