@@ -62,7 +62,8 @@ class Found(NamedTuple):
         if self.sample is None:
             return self._comparison()
         some, of_all = self.sample
-        return f"{self._comparison()} This was chosen on a sample of {some:,} of {of_all:,} training rows, and trained on all."
+        told = f"This was chosen on a sample of {some:,} of {of_all:,} training rows, and trained on all."
+        return f"{self._comparison()} {told}"
 
     def _comparison(self) -> str:
         baseline, ours, error, accepted, unit, name, fallback = self.verdict

@@ -96,12 +96,12 @@ class SCPOClassifier(ConformalPredictor):
         the guarantee is then approximate (in theory ``1 - 2 eps``; in practice close to ``1 - eps``).
     random_state : for the rows held aside, the folds of the search, and smoothing. Same seed, same bits.
     device : None for NumPy, or a PyTorch device such as ``"cuda"``.
-    n_jobs : threads; by default as many as BLAS may use. Inside ``joblib.parallel_config(backend="dask")`` candidates and
-        folds go to that cluster. The result does not depend on it.
+    n_jobs : threads; by default as many as BLAS may use. Inside ``joblib.parallel_config(backend="dask")`` candidates
+        and folds go to that cluster. The result does not depend on it.
     verbose : show a progress bar: True, False, or ``"auto"``: on a terminal, if it takes longer than a few seconds.
 
-    Of more than 20,000 training rows a sample is searched, and what was chosen there is trained on all of them; `fit` also
-    takes Dask arrays and data frames, whose rows stay where they are (docs/distributed.md).
+    Of more than 20,000 training rows a sample is searched, and what was chosen there is trained on all of them; `fit`
+    also takes Dask arrays and data frames, whose rows stay where they are (docs/distributed.md).
 
     Sparse rows are scaled but not centred: a column that is full, and far from zero for its spread, loses precision (at
     a mean of a million deviations); give such rows dense.

@@ -98,9 +98,9 @@ def path_search(
         if everything is not None:
             chosen = [(level.judge.eps, members) for level, (_, members) in zip(levels, found, strict=True)]
             trained = refine(chosen, _source(*everything, threads), f, search.max_iter, progress.advance)
-            sample = len(y), len(everything[1])
+            rows = len(y), len(everything[1])
             return [
-                one._replace(model=Ensemble(own), sample=sample) for (one, _), own in zip(found, trained, strict=True)
+                one._replace(model=Ensemble(own), sample=rows) for (one, _), own in zip(found, trained, strict=True)
             ]
         return [one for one, _ in found]
 
