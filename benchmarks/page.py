@@ -271,9 +271,8 @@ def training_section(measured: Json) -> str:
 `SCPOClassifier(0.95)` takes {default["fit_s"]:.1f} s on {rows_used} and `search="fast"` {fast["fit_s"]:.1f} s, where one logistic
 regression tuned by `GridSearchCV` (5 folds, 5 strengths) takes {default["logistic_s"]:.2f} s.
 
-The descent runs in float32. Labels a set on test rows after {precision["steps"]} steps of the paper's grid, trained in either, which took
-{precision["float32_s"]:.0f} s in float32 and {precision["float64_s"]:.0f} s in float64. Learning rates up to 1000 amplify rounding, so the two can
-end in different minima:
+Descents run in float32; choosing, calibrating and predicting in the precision of the rows. Labels a set on test rows after
+the default search trained in either, which took {precision["float32_s"]:.0f} s in float32 and {precision["float64_s"]:.0f} s in float64:
 
 {table(["set", "level %", "float32", "float64", "ratio"], rows)}
 The farthest apart are {far["set"]} at {100 * far["level"]:g} %, by {100 * abs(far["float32"] / far["float64"] - 1):.2f} %.

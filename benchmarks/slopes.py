@@ -13,7 +13,7 @@ from engine import batched_grid
 from samples import data, rows_of
 from tightset.grid import GRID, grid_search
 
-STEPS = 40
+STEPS = 100
 PARTS = (16, 4, 1)  # a sixteenth, a quarter and all
 CANDIDATES = {5: (5, 1, 1), 20: (5, 4, 1), 80: (5, 4, 4)}  # of the paper's penalties, sharpnesses, learning rates
 

@@ -149,3 +149,17 @@ def test_weights_count_on_all_rows():
     sizes = [one.evaluate(X[::2], y[::2])["mean_size"] for one in (right, weighted, wrong)]
     assert sizes[1] < 1.1 * sizes[0]
     assert sizes[2] > 1.2 * sizes[0]
+
+
+def test_a_label_that_the_sample_missed_is_learnt_from_all_rows():
+    X, y = rows_with_labels(4000)
+    rare = np.zeros((20, 4))
+    rare[:, 3] = 30 + np.arange(20) / 10
+    X, y = np.vstack([X, rare]), np.append(y, np.full(20, 3))
+    clf = quick_scpo(search=replace(ON_A_SAMPLE, rows=150), confidence=0.9).fit(X, y)
+    assert clf.predict(rare).tolist() == [3] * 20
+    assert clf.evaluate(X, y)["mean_size"] < 1.7  # of 4
+
+
+def test_the_summary_says_what_was_sampled(on_a_sample):
+    assert "on a sample of 1,000 of 4,500 training rows, and trained on all" in on_a_sample[2].summary()

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 from scipy import sparse
 
-__all__ = ["Partitions", "Source", "as_floats", "as_they_are", "in_memory", "is_dask", "lazily"]
+__all__ = ["Partitions", "Source", "add_up", "as_floats", "as_they_are", "in_memory", "is_dask", "lazily"]
 
 _FAN_IN = 8  # partial sums that are added in one task
 
@@ -59,14 +59,14 @@ class Partitions:
         if hasattr(X, "chunks") and not any(np.isnan(X.chunks[0])):
             lengths = [int(rows) for rows in X.chunks[0]]
         else:
-            lengths = list(dask.compute(*[dask.delayed(len)(part) for part in parts]))
+            lengths = list(dask.compute(*[dask.delayed(_length)(part) for part in parts]))
         return cls(parts, lengths, X.shape[1], prepare)
 
     def first_rows(self) -> Any:
         """A few rows as they are, to see what they are like."""
-        filled = next((part for part, rows in zip(self._parts, self._lengths, strict=True) if rows), self._parts[0])
         import dask
 
+        filled = next((part for part, rows in zip(self._parts, self._lengths, strict=True) if rows), self._parts[0])
         return dask.delayed(_head)(filled).compute()
 
     def take(self, index: np.ndarray) -> Self:
@@ -144,7 +144,7 @@ class Source:
         import dask
 
         parts = self._rows._tasks(function, self._own, *arguments)
-        plus = dask.delayed(_sum, pure=False)
+        plus = dask.delayed(add_up, pure=False)
         while len(parts) > 1:
             parts = [plus(parts[at : at + _FAN_IN]) for at in range(0, len(parts), _FAN_IN)]
         result: tuple[Any, ...] = parts[0].compute()
@@ -227,11 +227,16 @@ def _with_state(function: Callable[..., Any], state: Any, parts: tuple[Any, ...]
     return function(state, *parts)
 
 
+def _length(rows: Any) -> int:
+    return int(rows.shape[0])
+
+
 def _head(rows: Any) -> Any:
     return rows[:5]
 
 
-def _sum(parts: list[tuple[Any, ...]]) -> tuple[Any, ...]:
+def add_up(parts: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Sums of several blocks of rows, in their order."""
     return tuple(sum(same[1:], same[0]) for same in zip(*parts, strict=True))
 
 

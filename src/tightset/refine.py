@@ -15,6 +15,7 @@ import numpy as np
 
 from tightset.arrays import Run, label_runs, own_label
 from tightset.columns import Columns
+from tightset.distributed import add_up
 from tightset.inefficiency import Inefficiency
 from tightset.lbfgs import lbfgs
 from tightset.measures import MEASURES
@@ -25,7 +26,7 @@ from tightset.pool import Judged
 from tightset.surrogate import centred
 from tightset.threads import Threads
 
-__all__ = ["InMemory", "RowSource", "add", "refine"]
+__all__ = ["InMemory", "RowSource", "refine"]
 
 _BINS = 2**14
 _REACH = 30.0  # bins reach so far to either side of a threshold, in units of 1 / sharpness; sigmoids are flat beyond
@@ -61,12 +62,7 @@ class InMemory(NamedTuple):
             rows = slice(start, start + _ROWS_PER_BLOCK)
             return function(self.X[rows], self.y[rows], None if self.weight is None else self.weight[rows], *arguments)
 
-        return add(list(self.threads.map(of_block, range(0, len(self.y), _ROWS_PER_BLOCK))))
-
-
-def add(parts: Sequence[Sums]) -> Sums:
-    """Sums of several blocks, in their order."""
-    return tuple(sum(same[1:], same[0]) for same in zip(*parts, strict=True))
+        return add_up(list(self.threads.map(of_block, range(0, len(self.y), _ROWS_PER_BLOCK))))
 
 
 class _Piece(NamedTuple):
@@ -284,7 +280,7 @@ def _losses(X: Any, y: np.ndarray, weight: np.ndarray | None, groups: list[_Grou
             if centre is not None and gradient.ndim:
                 gradient[:, :-1] -= centre[:, None] * gradient[:, -1:]
         own = (np.stack(sums), *pulled)
-        totals[g] = own if totals[g] is None else add([totals[g], own])
+        totals[g] = own if totals[g] is None else add_up([totals[g], own])
     return tuple(part for total in totals for part in total)
 
 

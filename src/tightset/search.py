@@ -97,7 +97,12 @@ def path_search(
         found = [_search_level(logistic, level) for level in levels]
         if everything is not None:
             chosen = [(level.judge.eps, members) for level, (_, members) in zip(levels, found, strict=True)]
-            trained = refine(chosen, _source(*everything, threads), f, search.max_iter, progress.advance)
+
+            def advance() -> None:
+                progress.expect(1)  # nobody knows how many evaluations there will be
+                progress.advance()
+
+            trained = refine(chosen, _source(*everything, threads), f, search.max_iter, advance)
             rows = len(y), len(everything[1])
             return [
                 one._replace(model=Ensemble(own), sample=rows) for (one, _), own in zip(found, trained, strict=True)
