@@ -7,6 +7,7 @@ device nothing is measured and nothing is written.
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import sys
 import time
@@ -89,7 +90,6 @@ def step(torch: Any) -> dict[str, Any]:
     in_pieces = Surrogate(Rows(Z, y, scores_per_row=B * C), Linear(), Penalised(eps, lam, gamma))
     ms = event_ms(torch, lambda: problem(T))
     found = minimise(problem, T, GradientDescent(rate), max_iter=50, check_every=25)
-    begun = time.perf_counter()
     torch.cuda.synchronize()
     begun = time.perf_counter()
     found = minimise(problem, T, GradientDescent(rate), max_iter=500, check_every=25)
@@ -181,6 +181,26 @@ def estimators(torch: Any) -> dict[str, Any]:
     return found
 
 
+def agreement(torch: Any) -> dict[str, Any]:
+    """The fused loss and gradient against float64 on the host: weights, both inefficiencies, shapes of every kind."""
+    worst = 0.0
+    for k, m, C in ((359, 73, 8), (2297, 12, 2), (667, 181, 3), (1, 2, 2), (5000, 9, 40)):
+        X, y = rows_of(k, m, C)
+        rng = np.random.default_rng(k)
+        weight, theta = rng.uniform(0.1, 2, k), rng.standard_normal((7, m, C)) / m
+        eps, lam, gamma = (rng.uniform(low, high, 7) for low, high in ((0.01, 0.3), (1, 100), (0.5, 5)))
+        for f in (SIZE, LOG):
+            with Rows(X, y, weight, scores_per_row=7 * C) as rows:
+                exact = Surrogate(rows, Linear(), Penalised(eps, lam, gamma, f=f))(theta)
+            there = [torch.as_tensor(x.astype(np.float32), device="cuda") for x in (X, weight, eps, lam, gamma, theta)]
+            problem = fused(there[0], y, there[1], Penalised(*there[2:5], f=f))
+            for _ in range(3):  # the first call, the one that records, and one that replays
+                found = problem(there[5])
+                for one, right in zip(found, exact, strict=True):
+                    worst = max(worst, float(np.linalg.norm(one.cpu().numpy() - right) / np.linalg.norm(right)))
+    return {"agreement_error": worst}
+
+
 def crowded(torch: Any) -> dict[str, Any]:
     """A grid that does not fit into what memory is left is cut, and gives what it gives uncut."""
     X, y = rows_of(100_000, 21, 5)
@@ -207,16 +227,14 @@ def main() -> None:
         sys.exit('PyTorch is not installed: pip install "tightset[torch]"')
     if not torch.cuda.is_available():
         sys.exit("no CUDA device here; nothing was measured")
-    found: dict[str, Any] = {"device": torch.cuda.get_device_name()}
+    found: dict[str, Any] = {"device": torch.cuda.get_device_name(), "host_cores": os.cpu_count()}
     found |= {name: version(name) for name in ("torch", "triton", "numpy")}
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent / "gpu.json"
-    for part in [globals()[name] for name in sys.argv[2:]] or (step, crowded, main_experiment, estimators):
+    for part in (step, agreement, crowded, main_experiment, estimators):
         print(part.__name__, flush=True)
         found |= part(torch)
-        for name, value in found.items():
-            if part is not estimators:
-                print(f"  {name}: {value}", flush=True)
         out.write_text(json.dumps(found, indent=2) + "\n")
+    print(json.dumps(found, indent=2))
 
 
 if __name__ == "__main__":

@@ -160,29 +160,37 @@ def logistic_candidates(
     views: Sequence[View], strengths: Sequence[float], *, threads: Threads, progress: Progress
 ) -> list[list[Candidate]]:
     """Logistic regressions on each view; ``pull = 1 / C`` in the notation of scikit-learn."""
-    progress.expect(2 * len(views) * len(strengths))
     of_view = [[C / 10 if view.columns.knots is not None else C for C in strengths] for view in views]
     halves = [
-        (view, fits, own)
-        for view, own in zip(views, of_view, strict=True)
-        for fits in np.array_split(np.arange(len(view.weight)), 2)
-    ]
-    solved = list(threads.spread(lambda half: _logistic_path(*half, threads, progress), halves))
-    return [
-        [
-            Candidate(
-                "logistic",
-                view,
-                "softmax",
-                np.concatenate([one.theta, two.theta]),
-                1.0,
-                1 / C,
-                int(max(one.n_iter.max(), two.n_iter.max())),
-            )
-            for C, one, two in zip(of_view[at], solved[2 * at], solved[2 * at + 1], strict=True)
-        ]
+        (at, fits)
         for at, view in enumerate(views)
+        for fits in np.array_split(np.arange(len(view.weight)), 2 if view.device is None else 1)
     ]
+    progress.expect(len(halves) * len(strengths))
+
+    def follow(half: tuple[int, np.ndarray]) -> list[Solution]:
+        at, fits = half
+        return _logistic_path(views[at], fits, of_view[at], threads, progress)
+
+    solved = list(threads.spread(follow, halves))
+    found = []
+    for at, view in enumerate(views):
+        own = [solution for (of, _), solution in zip(halves, solved, strict=True) if of == at]
+        found.append(
+            [
+                Candidate(
+                    "logistic",
+                    view,
+                    "softmax",
+                    np.concatenate([part.theta for part in parts]),
+                    1.0,
+                    1 / C,
+                    int(max(part.n_iter.max() for part in parts)),
+                )
+                for C, parts in zip(of_view[at], zip(*own, strict=True), strict=True)
+            ]
+        )
+    return found
 
 
 def _logistic_path(
