@@ -307,10 +307,10 @@ The paper's main experiment, {len(names)} sets x 5 levels x 2 inefficiencies x 8
 
 What the step must do: {quantity(gpu["flops"])} floating point operations in two matrix products, and {quantity(gpu["bytes_moved"])} bytes to and from memory (the
 scores are written, squashed, turned into slopes and read). The device copies at {gpu["copy_tb_s"]:.1f} TB/s ({copy:.3f} ms for the scores
-once there and back) and its library makes the two products alone, in float32, in {products:.3f} ms ({gpu["products_tflops"]:.0f} TFLOP/s). At these
-rates products and passes take {products + 2 * copy:.3f} ms after one another; the step is at {gpu["achieved_tflops"]:.0f} TFLOP/s and {gpu["achieved_tb_s"]:.1f} TB/s at the same time, because the
-first product is made of TF32 parts, which the matrix units do {"" if ms < products + 2 * copy else "nearly "}faster than float32. What was tried and left: both products fused with
-their passes in one Triton kernel each (3xTF32): 0.54 ms, held up by shared memory.
+once there and back), so the bytes alone take {gpu["bytes_moved"] / gpu["copy_tb_s"] / 1e9:.3f} ms; its library makes the two products alone, in float32, in {products:.3f} ms
+({gpu["products_tflops"]:.0f} TFLOP/s). Two products and two passes after one another would take {products + 2 * copy:.3f} ms at these rates. The step does
+everything else in that time as well, because its first product is made of three of TF32 numbers, which the matrix units do
+faster than one of float32.
 
 With {gpu["crowded_gib_left"]:.0f} GiB of memory left on the device, a grid that needs more is trained in parts, with parameters that differ by {gpu["crowded_theta_difference"]:.0e}.
 
