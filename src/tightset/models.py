@@ -12,6 +12,7 @@ from tightset.arrays import Array
 from tightset.columns import Columns, as_numbers
 from tightset.measures import MEASURES
 from tightset.surrogate import centred
+from tightset.threads import Threads
 
 __all__ = [
     "Block",
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 _CHUNK_ROWS = 512
+_PRODUCTS_FOR_THREADS = 2**26
 _STEEPNESS = 4.0  # of the sigmoids that members vote with
 
 
@@ -43,7 +45,7 @@ class LinearModel(NamedTuple):
             Z, centre = self.columns.apply(part)
             return np.asarray(Z @ centred(self.theta[None], centre)[0])
 
-        return _in_chunks(X, self.theta.shape[1], self.theta.dtype, score)
+        return _in_chunks(X, self.theta.shape[1], [self.theta], score)
 
 
 class Member(NamedTuple):
@@ -70,15 +72,23 @@ class Ensemble(NamedTuple):
     def scores(self, X: Array) -> np.ndarray:
         first = self.members[0]
         C = MEASURES[first.measure].labels(first.theta.shape[1])
+        groups: dict[tuple[int, str], list[int]] = {}  # one matrix product each
+        for at, member in enumerate(self.members):
+            groups.setdefault((id(member.columns), member.measure), []).append(at)
+        thetas = [np.stack([self.members[at].theta for at in places]) for places in groups.values()]
 
         def score(part: Array) -> np.ndarray:
             applied: dict[int, Any] = {}
-            for member in self.members:
-                if id(member.columns) not in applied:
-                    applied[id(member.columns)] = member.columns.apply(part)
-            return combine([m.scores(*applied[id(m.columns)]) - m.threshold for m in self.members])
+            margins: dict[int, np.ndarray] = {}
+            for ((columns, measure), places), theta in zip(groups.items(), thetas, strict=True):
+                if columns not in applied:
+                    applied[columns] = self.members[places[0]].columns.apply(part)
+                Z, centre = applied[columns]
+                A, _ = MEASURES[measure].forward(Z, centred(theta, centre))
+                margins |= {at: own - self.members[at].threshold for at, own in zip(places, A, strict=True)}
+            return combine([margins[at] for at in range(len(self.members))])
 
-        return _in_chunks(X, C, first.theta.dtype, score)
+        return _in_chunks(X, C, thetas, score)
 
 
 class Block(Protocol):
@@ -96,7 +106,7 @@ class LogProbabilities(NamedTuple):
     def scores(self, X: Any) -> np.ndarray:
         member, C = self.member, self.member.theta.shape[1]
         rows = filled(X, self.fill)
-        return _in_chunks(rows, C, member.theta.dtype, lambda part: member.scores(*member.columns.apply(part)))
+        return _in_chunks(rows, C, [member.theta], lambda part: member.scores(*member.columns.apply(part)))
 
 
 class Tempered(NamedTuple):
@@ -190,17 +200,30 @@ def _log_sum(x: np.ndarray) -> np.ndarray:
     return result
 
 
-def _in_chunks(X: Array, C: int, dtype: np.dtype, score: Callable[[Array], np.ndarray]) -> np.ndarray:
-    """Scores ``(n, C)``, in chunks of one shape: a row scores the same to the last bit, alone or among others."""
+def _in_chunks(X: Array, C: int, thetas: list[np.ndarray], score: Callable[[Array], np.ndarray]) -> np.ndarray:
+    """Scores ``(n, C)``, in chunks of one shape: a row scores the same to the last bit, alone or among others.
+
+    Where there is much to multiply with ``thetas``, chunks are dealt to threads, each with a single-threaded BLAS: for
+    products as small as these its own threads do not pay.
+    """
     n = X.shape[0]
-    result = np.empty((n, C), dtype=dtype)
-    for start in range(0, n, _CHUNK_ROWS):
+    result = np.empty((n, C), dtype=thetas[0].dtype)
+
+    def fill(start: int) -> None:
         part = X[start : start + _CHUNK_ROWS]
         rows = part.shape[0]
         if rows < _CHUNK_ROWS and not sparse.issparse(part):
             part = np.concatenate([part, np.zeros((_CHUNK_ROWS - rows, part.shape[1]), dtype=part.dtype)])
         with np.errstate(over="ignore", invalid="ignore"):
             result[start : start + rows] = score(part)[:rows]
+
+    starts = range(0, n, _CHUNK_ROWS)
+    if n * sum(theta.size for theta in thetas) < _PRODUCTS_FOR_THREADS:
+        for start in starts:
+            fill(start)
+    else:
+        with Threads() as threads:
+            list(threads.map(fill, starts))
     if not np.isfinite(result).all():
         raise ValueError("X has values too large to be scored; the scores are infinite or NaN")
     return result
