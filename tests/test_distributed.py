@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import warnings
 from functools import partial
 from pathlib import Path
 
@@ -121,7 +122,8 @@ def test_few_rows_are_searched_in_memory_and_sparse_ones_stay_sparse():
     assert_same(scpo().fit(thin, y), scpo().fit(rows, y))
 
 
-def test_a_plain_conformal_classifier():
+def test_a_plain_conformal_classifier(monkeypatch):
+    monkeypatch.setattr("tightset.search._ROWS_TO_START", 300)
     rows, labels = da.from_array(X, chunks=(700, 4)), da.from_array(y, chunks=999)
     trained = LogisticRegression().fit(X, y)
     for clf in (
@@ -135,6 +137,55 @@ def test_a_plain_conformal_classifier():
     default, expected = (ConformalClassifier(random_state=0).fit(*both) for both in ((rows, labels), (X, y)))
     assert (default.predict_set(X_new) == expected.predict_set(X_new)).mean() > 0.995
     np.testing.assert_allclose(default.predict_p(rows[:50]).compute(), expected.predict_p(X[:50]), atol=0.01)
+    frame = dd.from_pandas(pd.DataFrame(X, index=np.arange(N) + 0.5, columns=list("abcd")), npartitions=3)
+    np.testing.assert_allclose(
+        ConformalClassifier(random_state=0).fit(frame, y).predict_p(X_new), default.predict_p(X_new), atol=0.01
+    )
+    counts = da.from_array((10 * X).astype(int), chunks=(700, 4))
+    thin = counts.map_blocks(sparse.csr_array, meta=sparse.csr_array((0, 0), dtype=int))
+    for whole_numbers in (counts, thin):
+        found = ConformalClassifier(random_state=0).fit(whole_numbers, y).predict_p((10 * X_new).astype(int))
+        np.testing.assert_allclose(found, default.predict_p(X_new), atol=0.1)
+
+
+def test_partial_fit_sees_one_partition_at_a_time():
+    loaded = []
+
+    class Slow(GaussianNB):
+        def partial_fit(self, X, y, classes=None, sample_weight=None):
+            loaded.append(-1)
+            return super().partial_fit(X, y, classes, sample_weight)
+
+    def load(block):
+        loaded.append(1)
+        return block
+
+    rows = da.from_array(X, chunks=(100, 4)).map_blocks(load, dtype=float, meta=np.empty((0, 0)))
+    ConformalClassifier(Slow(), calibration_size=0.1, random_state=0).fit(rows, y)
+    held = np.cumsum(loaded[: loaded.index(-1) + 60])
+    assert held.max() <= 3
+
+
+def test_what_is_lazy_does_not_follow_later_changes(in_memory):
+    clf = quick_scpo(random_state=np.random.RandomState(0)).fit(X[:500], y[:500])
+    rows = da.from_array(X_new, chunks=(50, 4))
+    lazy, smoothed, now = clf.predict_set(rows), clf.predict_p(rows, smoothed=True), clf.predict_set(X_new)
+    np.testing.assert_array_equal(smoothed.compute(), smoothed.compute())
+    clf.calibrate(X_new[:60], y_new[:60]).set_params(confidence=[0.5, 0.6])
+    np.testing.assert_array_equal(lazy.compute(), now)
+
+
+def test_filters_of_warnings_stay_as_they_are(in_memory):
+    before = list(warnings.filters)
+    in_memory.predict_set(da.from_array(X_new, chunks=(10, 4))).compute(scheduler="threads", num_workers=8)
+    assert warnings.filters == before
+
+
+def test_folds_in_any_order():
+    rows = np.arange(N)
+    halves = (rows[N // 2 :], rows[: N // 2])
+    mixed = quick_scpo(cv=[tuple(half[::-1] for half in halves)]).fit(da.from_array(X, chunks=(700, 4)), y)
+    np.testing.assert_array_equal(mixed.predict_p(X_new), quick_scpo(cv=[halves]).fit(X, y).predict_p(X_new))
 
 
 @pytest.mark.parametrize(

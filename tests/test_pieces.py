@@ -21,7 +21,6 @@ from tightset.arrays import settle
 from tightset.checking import distinct_labels, label_codes
 from tightset.icp import Calibration
 from tightset.scores import APS
-from tightset.threads import Threads
 
 # ---- estimators -----------------------------------------------------------------------------------------------------
 
@@ -235,13 +234,14 @@ def test_neither_chunks_nor_threads_nor_order_change_a_bit(n_folds, cached, monk
     monkeypatch.setattr(icp, "_CHUNK", 7)
     monkeypatch.setattr(icp, "_CHUNK_OF_CATEGORY", 1)
     monkeypatch.setattr(icp, "_IN_CACHE", cached)
+    monkeypatch.setattr(icp, "_SCORES_FOR_THREADS", 0)
     for n_jobs in (1, 3):
-        monkeypatch.setattr(icp, "Threads", lambda at_most, n_jobs=n_jobs: Threads(n_jobs, at_most=at_most))
+        monkeypatch.setattr(icp, "cores", lambda n_jobs=n_jobs: n_jobs)
         assert_same(found(), expected)
 
 
 def test_few_rows_need_no_threads(monkeypatch):
-    monkeypatch.setattr(icp, "Threads", None)
+    monkeypatch.setattr(icp, "ThreadPoolExecutor", None)
     scores = np.random.default_rng(2).standard_normal((500, 10))
     assert Calibration.of(scores, np.zeros(500, dtype=int)).p_values(scores).shape == (500, 10)
 

@@ -121,8 +121,10 @@ def test_sets_are_as_small_as_those_of_a_search_on_all_rows():
         assert refined[at]["mean_size"] < sample[at]["mean_size"]
 
 
-def test_the_number_of_threads_does_not_change_a_bit(on_a_sample):
-    X, y, clf = on_a_sample
+def test_the_number_of_threads_does_not_change_a_bit(on_a_sample, monkeypatch):
+    monkeypatch.setattr("tightset.refine._ROWS_PER_BLOCK", 300)
+    X, y, _ = on_a_sample
+    clf = quick_scpo(search=ON_A_SAMPLE, max_iter=None, confidence=[0.8, 0.95], n_jobs=3).fit(X, y)
     other = quick_scpo(search=ON_A_SAMPLE, max_iter=None, confidence=[0.8, 0.95], n_jobs=1).fit(X, y)
     for one, two in zip(clf.folds_[0].models, other.folds_[0].models, strict=True):
         for a, b in zip(one.members, two.members, strict=True):
@@ -159,6 +161,15 @@ def test_a_label_that_the_sample_missed_is_learnt_from_all_rows():
     clf = quick_scpo(search=replace(ON_A_SAMPLE, rows=150), confidence=0.9).fit(X, y)
     assert clf.predict(rare).tolist() == [3] * 20
     assert clf.evaluate(X, y)["mean_size"] < 1.7  # of 4
+
+
+def test_many_parameters_are_trained_a_few_measures_at_a_time(on_a_sample, monkeypatch):
+    monkeypatch.setattr("tightset.refine._PARAMETERS_AT_ONCE", 200)
+    X, y, clf = on_a_sample
+    other = quick_scpo(search=ON_A_SAMPLE, max_iter=None, confidence=[0.8, 0.95]).fit(X, y)
+    for one, two in zip(clf.folds_[0].models, other.folds_[0].models, strict=True):
+        for a, b in zip(one.members, two.members, strict=True):
+            np.testing.assert_allclose(a.theta, b.theta, atol=1e-6)
 
 
 def test_the_summary_says_what_was_sampled(on_a_sample):

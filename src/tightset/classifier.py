@@ -27,7 +27,7 @@ from tightset.bases import (
 )
 from tightset.checking import check_labels, distinct_labels, generator, hash_uniform
 from tightset.choice import stratified_split
-from tightset.distributed import Partitions, as_floats
+from tightset.distributed import Partitions, as_floats, as_they_are
 from tightset.icp import calibration_rows_needed
 from tightset.models import LogProbabilities, Member
 from tightset.pieces import take
@@ -173,6 +173,9 @@ class ConformalClassifier(ConformalPredictor):
 
     def _check_rows(self, X: Any, *, reset: bool) -> Any:
         return check_any_rows(self, X, reset=reset)
+
+    def _prepare(self) -> Any:
+        return as_floats if self.estimator is None else as_they_are
 
     def _train(self, X: Any, y: np.ndarray, sample_weight: np.ndarray | None) -> tuple[list[Any], None]:
         estimator = _default_classifier(sparse_rows=sparse.issparse(X)) if self.estimator is None else self.estimator

@@ -97,11 +97,9 @@ class Partitions:
         """``state = function(state, rows, *their part of each vector)``, one partition after the other."""
         import dask
 
-        state = dask.delayed(state, pure=False, traverse=False)
-        swapped = dask.delayed(_with_state, pure=False)
-        for task in self._tasks(_together, self._with_vectors(vectors)):
-            state = swapped(function, state, task)
-        return state.compute()
+        for task in self._tasks(_together, self._with_vectors(vectors)):  # no more than one is loaded at a time
+            (state,) = dask.compute(dask.delayed(_with_state, pure=False)(function, state, task))
+        return state
 
     def source(self, *vectors: Any) -> Source:
         """For sums over the rows, with their part of each vector; these are sent to where the rows are only once."""
@@ -122,7 +120,9 @@ class Partitions:
         edges = self._edges
         return [tuple(None if vector is None else vector[a:b] for vector in vectors) for a, b in pairwise(edges)]
 
-    def _tasks(self, function: Callable[..., Any], own: list[Any], *arguments: Any) -> list[Any]:
+    def _tasks(
+        self, function: Callable[..., Any], own: list[Any], *arguments: Any, even_empty: bool = False
+    ) -> list[Any]:
         import dask
 
         # one node, sent to each worker once
@@ -130,7 +130,7 @@ class Partitions:
         call = dask.delayed(_call, pure=False)
         counts = np.diff(self._edges)
         parts = zip(self._parts, own, counts, strict=True)
-        return [call(shared, part, of_part) for part, of_part, count in parts if count]
+        return [call(shared, part, of_part) for part, of_part, count in parts if count or even_empty]
 
 
 class Source:
@@ -152,28 +152,31 @@ class Source:
 
 
 def lazily(
-    function: Callable[..., np.ndarray], X: Any, vectors: Sequence[Any], empty: np.ndarray, rows_axis: int
+    function: Callable[..., np.ndarray],
+    X: Any,
+    vectors: Sequence[Any],
+    empty: np.ndarray,
+    rows_axis: int,
+    prepare: Callable[[Any], Any],
 ) -> Any:
     """``function(rows, *their part of each vector)`` as a Dask array that is computed when it is asked for.
 
     ``empty`` is what it gives for no rows; with more of them that is longer along ``rows_axis``.
     """
-    import dask
     import dask.array as da
 
-    parts = _delayed_parts(X)
-    lengths: list[Any] = list(X.chunks[0]) if hasattr(X, "chunks") else [float("nan")] * len(parts)
-    cut = [tuple(None for _ in vectors)] * len(parts)
     if any(vector is not None for vector in vectors):
-        rows = Partitions.of(X, as_they_are)
-        lengths, cut = rows._lengths, rows._cut(vectors)
-    shared = dask.delayed((as_they_are, function, ()), pure=False, traverse=False)
-    call = dask.delayed(_call, pure=False)
+        rows, unknown = Partitions.of(X, prepare), False
+    else:
+        parts = _delayed_parts(X)
+        chunks = list(X.chunks[0]) if hasattr(X, "chunks") else [float("nan")] * len(parts)
+        unknown = bool(np.isnan(chunks).any())
+        rows = Partitions(parts, [1] * len(parts) if unknown else [int(n) for n in chunks], X.shape[1], prepare)
+    lengths = [float("nan")] * len(rows._lengths) if unknown else rows._lengths
+    cut = [(None, tuple(None for _ in vectors))] * len(lengths) if unknown else rows._with_vectors(vectors)
+    tasks = rows._tasks(function, cut, even_empty=True)
     before, after = empty.shape[:rows_axis], empty.shape[rows_axis + 1 :]
-    arrays = [
-        da.from_delayed(call(shared, part, (None, own)), (*before, n, *after), meta=empty)
-        for part, own, n in zip(parts, cut, lengths, strict=True)
-    ]
+    arrays = [da.from_delayed(task, (*before, n, *after), meta=empty) for task, n in zip(tasks, lengths, strict=True)]
     return da.concatenate(arrays, axis=rows_axis, allow_unknown_chunksizes=True)
 
 
@@ -202,10 +205,13 @@ def as_they_are(rows: Any) -> Any:
     return rows
 
 
-def as_floats(rows: Any) -> Any:
-    """Finite numbers, dense or CSR, in the precision that they have; an error where they are none."""
+def as_floats(rows: Any, *, missing: bool = False) -> Any:
+    """Finite numbers, dense or CSR, in the precision that they have; an error where they are none.
+
+    ``missing``: NaN is one.
+    """
     if sparse.issparse(rows):
-        numbers = sparse.csr_array(rows)
+        numbers = sparse.csr_array(rows, dtype=rows.dtype if rows.dtype in (np.float32, np.float64) else np.float64)
         entries = numbers.data
     else:
         try:
@@ -214,8 +220,9 @@ def as_floats(rows: Any) -> Any:
                 entries = numbers = numbers.astype(np.float64)
         except (TypeError, ValueError):
             raise ValueError("X must be numbers; it contains text or missing values") from None
-    if not np.isfinite(np.sum(entries, dtype=np.float64)) and not np.isfinite(entries).all():
-        raise ValueError("Input X contains NaN or infinity")
+    sound = np.isfinite(np.sum(entries, dtype=np.float64))  # as fast as it gets where all is well
+    if not sound and (np.isinf(entries).any() or (np.isnan(entries).any() and not missing)):
+        raise ValueError(f"Input X contains {'' if missing else 'NaN or '}infinity")
     return numbers
 
 
@@ -232,7 +239,7 @@ def _length(rows: Any) -> int:
 
 
 def _head(rows: Any) -> Any:
-    return rows[:5]
+    return rows.iloc[:5] if hasattr(rows, "iloc") else rows[:5]
 
 
 def add_up(parts: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tightset.arrays import Array
-from tightset.inefficiency import SIZE
+from tightset.inefficiency import LOG, SIZE
 from tightset.objective import Penalised, Sums
 
 __all__ = ["FusedSurrogate", "can_fuse", "fused"]
@@ -109,6 +109,8 @@ class FusedSurrogate:
     def __call__(self, theta: Array) -> tuple[Array, Array]:
         import torch
 
+        if self.objective.f not in (SIZE, LOG):  # somebody else's function may look at its values, which no graph can
+            return self._step(theta)
         if self._theta is None:  # compiles, and lets the libraries make themselves ready
             self._theta = theta.clone()
             return self._step(theta)

@@ -15,13 +15,14 @@ Ranks are integers: ``y`` is kept iff ``#{alpha_j <= A} >= floor(eps (n + 1))``,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from math import ceil, floor
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from tightset.threads import Threads
+from tightset.threads import cores
 
 __all__ = [
     "Calibration",
@@ -34,6 +35,7 @@ __all__ = [
     "threshold",
 ]
 
+_SCORES_FOR_THREADS = 2**19
 _CHUNK = 2**16  # scores looked up at once by a thread; bounds the working memory of p-values to megabytes a thread
 _CHUNK_OF_CATEGORY = 2**8  # and of a category, lest calls cost more than look-ups where there are thousands
 _IN_CACHE = 2**15  # calibration scores that a core has at hand, in whatever order they are looked up
@@ -281,11 +283,13 @@ def _count_in_chunks(
         parts = [fold.counts(own[rows], groups=some_groups, ties=ties) for fold, own in zip(folds, scores, strict=True)]
         use(rows, *(sum(part[1:], part[0]) for part in zip(*parts, strict=True)))
 
-    if total <= step:  # a pool costs more than the look-ups of a few rows
-        count(0)
+    starts = range(0, total, step)
+    if total * C < _SCORES_FOR_THREADS or cores() == 1:  # a pool costs more than the look-ups of a few rows
+        for start in starts:
+            count(start)
         return
-    with Threads(at_most=-(-total // step)) as threads:
-        for _ in threads.map(count, range(0, total, step)):
+    with ThreadPoolExecutor(min(cores(), len(starts))) as pool:
+        for _ in pool.map(count, starts):
             pass
 
 

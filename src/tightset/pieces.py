@@ -7,27 +7,30 @@ predictor here runs as well where a partition of the rows lies.
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils import _safe_indexing
 
 from tightset import icp
 from tightset.arrays import settle
-from tightset.checking import TightsetWarning, generator, hash_uniform
+from tightset.checking import hash_uniform
 from tightset.distributed import Partitions
 from tightset.icp import Calibration
 
 __all__ = [
+    "Asked",
     "ScoredRows",
     "joined",
+    "labels",
     "of_partition",
     "own_scores",
+    "p_values",
     "pieces",
     "scored",
+    "sets",
     "sets_and_p",
     "take",
     "whole",
@@ -120,15 +123,19 @@ def own_scores(predictor: Any, models: list[Any], X: Any, y: np.ndarray) -> list
     return [np.concatenate(parts) for parts in own]
 
 
+class Asked(NamedTuple):
+    """A level, which of the trained measures serves it, and the seed of its smoothing, if it is smoothed."""
+
+    level: Any
+    model: int
+    seed: int | None = None
+
+
 def scored(
-    predictor: Any, X: Any, levels: Sequence[Any], groups: np.ndarray | None = None, *, smoothed: bool = False
-) -> Iterator[tuple[slice, list[tuple[Any, ScoredRows]]]]:
+    predictor: Any, asked: Sequence[Asked], X: Any, groups: np.ndarray | None
+) -> Iterator[tuple[slice, list[ScoredRows]]]:
     """The rows a piece at a time, scored for each level; levels with a measure in common share what is the same."""
     folds = predictor.folds_
-    asked = [
-        (predictor._model_for(level), generator(predictor.random_state).randint(2**31) if smoothed else None)
-        for level in levels
-    ]
     for rows, some in pieces(X, len(predictor.classes_)):
         some_groups = None if groups is None else groups[rows]
         shared: list[dict[int, np.ndarray]] = [{} for _ in folds]
@@ -137,38 +144,64 @@ def scored(
                 settle(scores_from(predictor, fold.models[at], some, known, rows.start))
                 for fold, known in zip(folds, shared, strict=True)
             ]
-            for at in dict.fromkeys(at for at, _ in asked)
+            for at in dict.fromkeys(one.model for one in asked)
         }
         found = {
             (at, seed): ScoredRows([fold.calibrations[at] for fold in folds], scores[at], some_groups, seed)
-            for at, seed in asked
+            for _, at, seed in asked
         }
-        yield rows, [(level, found[one]) for level, one in zip(levels, asked, strict=True)]
+        yield rows, [found[at, seed] for _, at, seed in asked]
+
+
+def sets(predictor: Any, asked: Sequence[Asked], X: Any, groups: np.ndarray | None) -> np.ndarray:
+    """Sets ``(levels, n, C)``."""
+    how = {"allow_empty": predictor.allow_empty}
+    parts = scored(predictor, asked, X, groups)
+    made = (
+        (rows, [piece.sets(one.level, **how) for one, piece in zip(asked, found, strict=True)]) for rows, found in parts
+    )
+    return whole(X.shape[0], made)
+
+
+def p_values(predictor: Any, asked: Sequence[Asked], X: Any, groups: np.ndarray | None) -> np.ndarray:
+    """p-values ``(levels, n, C)``."""
+    parts = scored(predictor, asked, X, groups)
+    return whole(X.shape[0], ((rows, [piece.p for piece in found]) for rows, found in parts))
+
+
+def labels(predictor: Any, asked: Sequence[Asked], X: Any, groups: None = None) -> np.ndarray:
+    """The most conforming labels ``(1, n)``, by the measure of the one level that is asked for."""
+    parts = [piece.most_conforming() for _, [piece] in scored(predictor, asked, X, groups)]
+    best: np.ndarray = predictor.classes_[np.concatenate(parts)]
+    return best[None]
 
 
 def sets_and_p(
-    predictor: Any, levels: Sequence[Any], smoothed: bool, X: Any, groups: np.ndarray | None
+    predictor: Any, asked: Sequence[Asked], X: Any, groups: np.ndarray | None
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Sets and p-values ``(n, C)`` for each level."""
-    found: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in levels]
-    for _, of_piece in scored(predictor, X, levels, groups, smoothed=smoothed):
-        for parts, (level, one) in zip(found, of_piece, strict=True):
-            parts.append((one.sets(level, allow_empty=predictor.allow_empty), one.p))
+    found: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in asked]
+    for _, of_piece in scored(predictor, asked, X, groups):
+        for parts, one, piece in zip(found, asked, of_piece, strict=True):
+            parts.append((piece.sets(one.level, allow_empty=predictor.allow_empty), piece.p))
     return [joined(parts) for parts in found]
 
 
 def joined(parts: Iterable[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    sets, p = zip(*parts, strict=True)
-    return np.concatenate(sets), np.concatenate(p)
+    kept, p = zip(*parts, strict=True)
+    return np.concatenate(kept), np.concatenate(p)
 
 
 def of_partition(
-    predictor: Any, method: str, how: dict[str, Any], empty: np.ndarray, X: Any, groups: np.ndarray | None
+    function: Callable[..., np.ndarray],
+    predictor: Any,
+    asked: Sequence[Asked],
+    empty: np.ndarray,
+    X: Any,
+    groups: np.ndarray | None,
 ) -> np.ndarray:
-    """What a method of the predictor gives for a partition; ``empty`` if that has no rows."""
+    """`sets`, `p_values` or `labels` of a partition, without the axis of levels if ``empty`` has none."""
     if X.shape[0] == 0:
         return empty
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TightsetWarning)  # who asked has seen them
-        more = how if method == "predict" else how | {"groups": groups}
-        return np.asarray(getattr(predictor, method)(X, **more), dtype=empty.dtype)
+    found = np.asarray(function(predictor, asked, X, groups), dtype=empty.dtype)
+    return found if found.ndim == empty.ndim else found[0]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
+from copy import copy
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from tightset import metrics
+from tightset import metrics, pieces
 from tightset.checking import (
     check_columns,
     check_folds,
@@ -38,7 +39,7 @@ from tightset.choice import stratified_split
 from tightset.distributed import Partitions, as_they_are, is_dask, lazily
 from tightset.icp import Calibration, significance
 from tightset.inefficiency import as_inefficiency
-from tightset.pieces import joined, of_partition, own_scores, scored, sets_and_p, take, whole
+from tightset.pieces import Asked, take
 
 __all__ = ["CalibrationRows", "ConformalPredictor", "Fold"]
 
@@ -153,7 +154,7 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
                 raise ValueError("groups_cal belongs to X_cal, which was not given; the groups of X are called groups")
             parts = [
                 (train, (take(X, held), codes[held], take(groups, held)))
-                for train, held in self._splits(codes, groups, used)
+                for train, held in self._splits(codes, groups, used, in_order=isinstance(X, Partitions))
             ]
         else:
             if self.cv is not None:
@@ -193,10 +194,12 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
 
     def _calibrations(self, models: list[Any], X: Any, y: np.ndarray, groups: np.ndarray | None) -> list[Calibration]:
         if isinstance(X, Partitions):
-            of_parts = X.map(partial(own_scores, self, models), y)
+            bare = copy(self)
+            bare.folds_ = []
+            of_parts = X.map(partial(pieces.own_scores, bare, models), y)
             own = [np.concatenate(parts) for parts in zip(*of_parts, strict=True)]
         else:
-            own = own_scores(self, models, X, y)
+            own = pieces.own_scores(self, models, X, y)
         how: dict[str, Any] = {"by_label": self.label_conditional, "groups": groups}
         found = [Calibration.of_own(one, y, len(self.classes_), **how) for one in own]
         if self.cv is None:  # several folds have no threshold in common
@@ -210,13 +213,14 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
         return X, y, check_groups(groups, len(y), f"groups{suffix}")
 
     def _splits(
-        self, y: np.ndarray, groups: np.ndarray | None, used: np.ndarray
+        self, y: np.ndarray, groups: np.ndarray | None, used: np.ndarray, *, in_order: bool
     ) -> list[tuple[np.ndarray, np.ndarray]]:
         """(training rows, calibration rows) of each fold, without the rows of weight zero."""
         if self.cv is not None:
             # groups are categories of coverage here, not units that a splitter must keep together
             folds = check_folds(check_cv(self.cv, y, classifier=True).split(np.zeros((len(y), 1)), y), len(y))
-            return [(train[used[train]], held[used[held]]) for train, held in folds]
+            sort = np.sort if in_order else np.asarray
+            return [(sort(train[used[train]]), sort(held[used[held]])) for train, held in folds]
         rows = np.flatnonzero(used)
         if len(rows) < 2:
             raise ValueError(f"at least two rows are needed, to train and to calibrate; got n_samples = {len(rows)}")
@@ -275,22 +279,16 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
         that memory does not grow with them but for what is returned. (A classifier whose probabilities of a row depend
         on the other rows of a call has no coverage guarantee, with or without pieces.)
         """
-        levels, single = self._levels(confidence)
         if is_dask(X):
             if as_labels:
                 raise ValueError(
-                    "as_labels=True makes lists, which Dask has none of: take the sets, and compute() them"
+                    "as_labels=True makes lists, which Dask does not have: take the sets and compute() them"
                 )
-            return self._lazily("predict_set", X, groups, bool, confidence=confidence, smoothed=smoothed)
+            return self._lazily(pieces.sets, X, confidence, groups, smoothed, dtype=bool)
+        levels, single = self._levels(confidence)
         X, groups = self._check_new_rows(X, groups)
         self._warn_if_stricter(levels)
-        sets = whole(
-            X.shape[0],
-            (
-                (rows, [one.sets(level, allow_empty=self.allow_empty) for level, one in found])
-                for rows, found in scored(self, X, levels, groups, smoothed=smoothed)
-            ),
-        )
+        sets = pieces.sets(self, self._asked(levels, smoothed), X, groups)
         if as_labels:
             lists = [[self.classes_[kept] for kept in one] for one in sets]
             return lists[0] if single else lists
@@ -303,23 +301,20 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
         a measure, and so an array of p-values, for each: ``(levels, n, n_classes)``. Sets are decided on whole
         ranks, so p-values rounded to float32 never move one.
         """
-        levels, single = self._levels(confidence)
         if is_dask(X):
-            return self._lazily("predict_p", X, groups, np.float64, confidence=confidence, smoothed=smoothed)
+            return self._lazily(pieces.p_values, X, confidence, groups, smoothed, dtype=np.float64)
+        levels, single = self._levels(confidence)
         X, groups = self._check_new_rows(X, groups)
-        parts = scored(self, X, levels, groups, smoothed=smoothed)
-        found = whole(X.shape[0], ((rows, [one.p for _, one in of_piece]) for rows, of_piece in parts))
+        found = pieces.p_values(self, self._asked(levels, smoothed), X, groups)
         return found[0] if single else found
 
     def predict(self, X: Any) -> Any:
         """The most conforming label of each row, by the measure of the first level."""
-        levels, _ = self._levels(None)
+        check_is_fitted(self, "folds_")
         if is_dask(X):
-            return self._lazily("predict", X, None, self.classes_.dtype)
+            return self._lazily(pieces.labels, X, self._levels(None)[0][0], dtype=self.classes_.dtype)
         X, _ = self._check_new_rows(X, None, need_groups=False)
-        parts = scored(self, X, levels[:1])
-        best: np.ndarray = self.classes_[np.concatenate([one.most_conforming() for _, [(_, one)] in parts])]
-        return best
+        return pieces.labels(self, self._asked(self._levels(None)[0][:1]), X)[0]
 
     def evaluate(self, X: Any, y: Any, *, confidence: Any = None, groups: Any = None, smoothed: bool = False) -> Any:
         """One flat row (a dict) of what `tightset.metrics.evaluate` measures; a list of rows for several levels."""
@@ -327,11 +322,12 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
         X, groups = self._check_new_rows(X, groups)
         self._warn_if_stricter(levels)
         y = self._encode(X, y, "y")
+        asked = self._asked(levels, smoothed)
         if isinstance(X, Partitions):
-            parts = X.map(partial(sets_and_p, self, levels, smoothed), groups)
-            found = [joined(of_level) for of_level in zip(*parts, strict=True)]
+            parts = X.map(partial(pieces.sets_and_p, self._as_it_is(), asked), groups)
+            found = [pieces.joined(of_level) for of_level in zip(*parts, strict=True)]
         else:
-            found = sets_and_p(self, levels, smoothed, X, groups)
+            found = pieces.sets_and_p(self, asked, X, groups)
         rows = []
         for level, (sets, p) in zip(levels, found, strict=True):
             rows.append(
@@ -346,20 +342,37 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
             )
         return rows[0] if single else rows
 
-    def _lazily(self, method: str, X: Any, groups: Any, dtype: Any, **how: Any) -> Any:
-        """What a method gives for the rows of a Dask collection, as a Dask array that is still to be computed."""
+    def _lazily(
+        self, function: Any, X: Any, confidence: Any, groups: Any = None, smoothed: bool = False, *, dtype: Any
+    ) -> Any:
+        """What a function of `pieces` gives for a Dask collection, as a Dask array that is still to be computed.
+
+        Whatever is to be said or drawn at random is said and drawn here, and later changes of this object do not count.
+        """
         check_is_fitted(self, "folds_")
         check_columns(self, X)
-        groups = self._check_new_groups(groups) if method != "predict" else None
-        levels, single = self._levels(how.get("confidence"))
+        levels, single = self._levels(confidence)
         shape: tuple[int, ...] = (0,)
-        if method != "predict":
-            shape = (0, len(self.classes_)) if single else (len(levels), 0, len(self.classes_))
-            for level in levels:
-                self._model_for(level)  # warns here, and not at every partition
+        if function is not pieces.labels:
+            groups = self._check_new_groups(groups)
             self._warn_if_stricter(levels)
+            shape = (0, len(self.classes_)) if single else (len(levels), 0, len(self.classes_))
         empty = np.empty(shape, dtype=dtype)
-        return lazily(partial(of_partition, self, method, how, empty), X, [groups], empty, shape.index(0))
+        ask = partial(pieces.of_partition, function, self._as_it_is(), self._asked(levels, smoothed), empty)
+        return lazily(ask, X, [groups], empty, shape.index(0), self._prepare())
+
+    def _as_it_is(self) -> Any:
+        """A copy for workers, which may outlast what is done to this object next; without what only people read."""
+        result = copy(self)
+        result.folds_ = [fold._replace(record=None) for fold in getattr(self, "folds_", [])]
+        return result
+
+    def _asked(self, levels: Sequence[Any], smoothed: bool = False) -> list[Asked]:
+        """The levels with their measures and, if sets are smoothed, seeds. Warns where no measure was trained."""
+        return [
+            Asked(level, self._model_for(level), generator(self.random_state).randint(2**31) if smoothed else None)
+            for level in levels
+        ]
 
     def _model_for(self, level: Any) -> int:
         """Which of the trained measures serves a level: its own, or the one trained nearest to it."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self, cast
 
 import numpy as np
+from scipy import sparse
 
 from tightset.arrays import Run, label_runs, own_label
 from tightset.columns import Columns
@@ -35,6 +36,7 @@ _GAIN = 1e-4  # of a step, relative; three in a row that gain less end a descent
 _WINDOWS = 50  # how often bins may be moved to where the threshold is
 _ENTRIES_AT_ONCE = 2**17  # of rows that are worked on together, so that they and their scores stay in cache
 _ROWS_PER_BLOCK = 2**16  # of arrays in memory
+_PARAMETERS_AT_ONCE = 2**21  # L-BFGS keeps twenty times as many
 _LOGISTIC_ITERATIONS = 200
 
 Sums = tuple[np.ndarray, ...]
@@ -142,7 +144,14 @@ def _member(piece: _Piece, threshold: float) -> Member:
 def _descended(
     pieces: list[_Piece], rows: RowSource, max_iter: int, callback: Callable[[], None] | None
 ) -> list[_Piece]:
-    """The pieces where they end. They differ in the number of parameters: zeros fill the rest of a row of `lbfgs`."""
+    """The pieces where they end, as many together as memory should hold.
+
+    They differ in the number of parameters: zeros fill the rest of a row of `lbfgs`.
+    """
+    at_once = max(_PARAMETERS_AT_ONCE // max(piece.theta.size for piece in pieces), 1)
+    if len(pieces) > at_once:
+        parts = [pieces[at : at + at_once] for at in range(0, len(pieces), at_once)]
+        return [piece for part in parts for piece in _descended(part, rows, max_iter, callback)]
     theta = np.zeros((len(pieces), max(piece.theta.size for piece in pieces)))
     for row, piece in zip(theta, pieces, strict=True):
         row[: piece.theta.size] = piece.theta.ravel()
@@ -208,14 +217,16 @@ class _OnAllRows:
             for b, counts in enumerate(self.rows.total(_counts, _groups(self.pieces, parameters), about)):
                 piece = self.pieces[b]
                 middles = about[b] + (np.arange(_BINS) - _BINS / 2 + 0.5) * piece.step
-                if hard or isinstance(piece.objective, LogLoss):
+                if hard:
                     found = np.interp(piece.eps, np.cumsum(counts) / counts.sum(), middles + piece.step / 2)
                 else:
-                    found = piece.objective.threshold(middles[None], counts[None] / counts.sum())[0]
+                    found = cast("Profiled", piece.objective).threshold(middles[None], counts[None] / counts.sum())[0]
                 self.about[self.at[b]] = found
             moved = np.abs(self.about[self.at] - about) * [piece.sharpness for piece in self.pieces]
             if (moved <= _REACH / 3).all():  # what lies beyond the bins is then far from the threshold
                 break
+        else:
+            raise FloatingPointError("scores of the training rows are too far apart to find a threshold among them")
         found_at: np.ndarray = self.about[self.at]
         return found_at
 
@@ -289,8 +300,8 @@ def _parts(
 ) -> Iterator[tuple[int, Any, np.ndarray | None, list[Run], np.ndarray]]:
     """A few rows at a time, sorted by label, as each group sees them, with their weights ``(1, r)``; in float64."""
     order = np.argsort(y, kind="stable")
-    widest = max(group.theta.shape[1] for group in groups)
-    size = max(_ENTRIES_AT_ONCE // widest, 64)
+    entries = X.nnz / len(y) if sparse.issparse(X) else max(group.theta.shape[1] for group in groups)
+    size = max(int(_ENTRIES_AT_ONCE / max(entries, 1)), 64)
     for start in range(0, len(y), size):
         rows = order[start : start + size]
         part, runs = X[rows].astype(np.float64, copy=False), label_runs(y[rows])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from typing import Any, Self
 
@@ -264,7 +265,9 @@ class SCPOClassifier(ConformalPredictor):
         return super()._rows(X, reset=reset)
 
     def _prepare(self) -> Any:
-        return as_floats if self.estimator is None else as_they_are
+        if self.estimator is None or _is(self.estimator, PRECOMPUTED):
+            return as_floats
+        return partial(as_floats, missing=True) if _is(self.estimator, AUTO) else as_they_are
 
     def _check_rows(self, X: Any, *, reset: bool) -> Any:
         numbers: dict[str, Any] = {"reset": reset, "dtype": [np.float64, np.float32]}

@@ -102,7 +102,8 @@ def path_search(
                 progress.expect(1)  # nobody knows how many evaluations there will be
                 progress.advance()
 
-            trained = refine(chosen, _source(*everything, threads), f, search.max_iter, advance)
+            with Threads(n_jobs) as all_threads:  # on the host, whatever the search ran on
+                trained = refine(chosen, _source(*everything, all_threads), f, search.max_iter, advance)
             rows = len(y), len(everything[1])
             return [
                 one._replace(model=Ensemble(own), sample=rows) for (one, _), own in zip(found, trained, strict=True)

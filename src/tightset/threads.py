@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Self, TypeVar
 
-from joblib import Parallel, delayed, effective_n_jobs
+from joblib import Parallel, cpu_count, delayed, effective_n_jobs
 from joblib.parallel import get_active_backend
 from threadpoolctl import threadpool_info, threadpool_limits
 
-__all__ = ["StoppedError", "Threads"]
+__all__ = ["StoppedError", "Threads", "cores"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -19,6 +20,12 @@ R = TypeVar("R")
 
 class StoppedError(Exception):
     """Raised inside a task whose result nobody waits for any more."""
+
+
+def cores() -> int:
+    """How many threads this process may keep busy, told in no time; `Threads` asks BLAS, which takes milliseconds."""
+    told = os.environ.get("OMP_NUM_THREADS", "")
+    return int(told) if told.isdigit() and int(told) > 0 else cpu_count()
 
 
 class Threads:
