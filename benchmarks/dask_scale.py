@@ -6,10 +6,10 @@ that killing a worker in the middle of a fit changes nothing but time. Results g
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -145,8 +145,10 @@ def large(client: Client, rows: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    rows = int(float(sys.argv[1])) if len(sys.argv) > 1 else 50_000_000
-    out = Path(sys.argv[2]) if len(sys.argv) > 2 else Path(__file__).parent / "dask.json"
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=50_000_000)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "dask.json")
+    asked = parser.parse_args()
     dask.config.set({f"distributed.nanny.pre-spawn-environ.{name}": value for name, value in KEEP_MEMORY.items()})
     found: dict[str, Any] = {name: version(name) for name in ("dask", "distributed", "numpy")}
     with (
@@ -155,9 +157,9 @@ def main() -> None:
     ):
         found |= {"workers": 2, "memory_limit": "2 GB"} | small(client, 1_000_000)
         print(json.dumps(found, indent=2), flush=True)
-        found |= large(client, rows)
+        found |= large(client, asked.rows)
     print(json.dumps(found, indent=2))
-    out.write_text(json.dumps(found, indent=2) + "\n")
+    asked.out.write_text(json.dumps(found, indent=2) + "\n")
 
 
 if __name__ == "__main__":

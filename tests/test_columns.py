@@ -7,6 +7,7 @@ import pytest
 from scipy import sparse
 from scipy.special import expit, logit
 
+from makers import quick_scpo
 from tightset import columns
 from tightset.columns import Columns, Knots
 from tightset.models import Ensemble, LinearModel, Member, combine
@@ -135,3 +136,12 @@ def test_members_share_their_columns_after_a_pickle():
 def test_scores_too_large_are_an_error():
     with pytest.raises(ValueError, match="too large to be scored"):
         ensemble().scores(np.full((1, 4), 1e308))
+
+
+def test_sparse_rows_for_a_model_of_dense_ones():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((600, 2))
+    y = (np.abs(X[:, 0]) + 0.3 * rng.standard_normal(600) > 0.7).astype(int)  # only unfolded columns tell
+    clf = quick_scpo().fit(X, y)
+    assert any(member.columns.knots is not None for member in clf.folds_[0].models[0].members)
+    np.testing.assert_array_equal(clf.predict_set(sparse.csr_array(X)), clf.predict_set(X))

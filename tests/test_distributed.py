@@ -197,6 +197,10 @@ def test_folds_in_any_order():
         (lambda rows: scpo().fit(rows, y[:-1]), "inconsistent numbers of samples"),
         (lambda rows: scpo().fit(da.where(rows > 3, np.nan, rows), y), "NaN or infinity"),
         (lambda rows: scpo().fit(rows[:, 0], y), "1 dimensions"),
+        (lambda rows: scpo().fit(dd.from_dask_array(rows)[0], y), "a Dask Series of 1 dimensions"),
+        (lambda rows: scpo().fit(rows.to_delayed()[0, 0], y), "Dask array or data frame"),
+        (lambda rows: scpo().fit(X, y, groups=y % 1).predict_set(rows, groups=[0]), "3000 rows, but 1 groups"),
+        (lambda rows: scpo().predict(rows), "not fitted yet"),
         (lambda rows: scpo().fit(X, y).predict_set(rows[:, :3]), "X has 3 features"),
         (lambda rows: scpo().fit(X, y).predict_set(rows, as_labels=True), "as_labels"),
     ],
@@ -207,6 +211,33 @@ def test_what_cannot_be_done_is_said(act, message):
         act(da.from_array(X, chunks=(1000, 4)))
 
 
+def test_what_is_wrong_with_a_partition_is_said_before_the_search(monkeypatch):
+    monkeypatch.setattr("tightset.scpo.path_search", None)
+    with pytest.raises(ValueError, match="NaN or infinity"):
+        scpo().fit(da.where(da.from_array(X, chunks=(100, 4)) > 3.2, np.inf, X), y)
+
+
+def test_the_example_of_the_docs_runs(tmp_path, monkeypatch):
+    page = (Path(__file__).parents[1] / "docs" / "distributed.md").read_text()
+    for folder, columns in (("rows", [*"abcd", "label"]), ("new", "abcd")):
+        frame = pd.DataFrame(np.column_stack([X, y])[:400], columns=[*"abcd", "label"])[list(columns)]
+        (tmp_path / folder).mkdir()
+        frame.to_parquet(tmp_path / folder / "0.parquet")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("dask.distributed.Client", lambda: None)
+    exec(page.split("```python\n")[1].split("```")[0], {})
+    assert pd.read_parquet("sets").shape == (400, 3)
+
+
+def test_a_trained_classifier_on_frames_says_nothing_of_names():
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    trained = RandomForestClassifier(5, random_state=0).fit(frame, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        clf = ConformalClassifier(trained, prefit=True).fit(dd.from_pandas(frame, npartitions=2), y)
+        clf.predict_set(dd.from_pandas(frame, npartitions=3)).compute()
+
+
 def test_rows_are_taken_in_order_and_vectors_must_fit():
     rows = Partitions.of(da.from_array(X, chunks=(700, 4)), as_they_are)
     some = np.array([3, 699, 700, 2999])
@@ -214,7 +245,7 @@ def test_rows_are_taken_in_order_and_vectors_must_fit():
     np.testing.assert_array_equal(rows.take(some).take(np.array([1, 3])).gather(), X[some[[1, 3]]])
     with pytest.raises(ValueError, match="increasing order"):
         rows.take(some[::-1])
-    with pytest.raises(ValueError, match="3000 rows, but 3 values"):
+    with pytest.raises(ValueError, match="3000 rows, but 3 groups, labels or weights"):
         rows.map(as_they_are, np.zeros(3))
 
 

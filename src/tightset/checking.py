@@ -143,9 +143,9 @@ def nearest_level(level: Any, trained: Sequence[Any]) -> int:
 
 def check_columns(owner: Any, X: Any) -> None:
     """The number and names of the columns of a Dask collection, which is not computed for that."""
-    if hasattr(X, "columns"):
+    if hasattr(X, "columns") and hasattr(X, "_meta"):
         validate_data(owner, X._meta, reset=False, skip_check_array=True)
-    elif X.ndim == 2 and X.shape[1] != owner.n_features_in_:
+    elif getattr(X, "ndim", 0) == 2 and X.shape[1] != owner.n_features_in_:
         own, here = type(owner).__name__, X.shape[1]
         raise ValueError(f"X has {here} features, but {own} is expecting {owner.n_features_in_} features as input")
 

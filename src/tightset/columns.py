@@ -175,4 +175,6 @@ class Columns(NamedTuple):
         if self.at is not None:
             X = X[:, self.at]
             X = X.toarray() if self.dense and sparse.issparse(X) else X
+        if self.knots is not None and sparse.issparse(X):
+            X = X.toarray()  # a chunk of rows that are sparse, though those of training were not
         return self.scaling.apply(X if self.knots is None else np.hstack([X, self.knots.ramps(X)]))

@@ -69,6 +69,11 @@ class Partitions:
         filled = next((part for part, rows in zip(self._parts, self._lengths, strict=True) if rows), self._parts[0])
         return dask.delayed(_head)(filled).compute()
 
+    def check(self) -> None:
+        """Prepare every partition once, so that what is wrong with one is said before anything else is done."""
+        if self._prepare is not as_they_are:
+            self.map(_nothing)
+
     def take(self, index: np.ndarray) -> Self:
         """Some of the rows, in increasing order; nothing is computed."""
         if len(index) and not (np.diff(index) > 0).all():
@@ -116,7 +121,8 @@ class Partitions:
     def _cut(self, vectors: Sequence[Any]) -> list[tuple[Any, ...]]:
         for vector in vectors:
             if vector is not None and len(vector) != self.shape[0]:
-                raise ValueError(f"there are {self.shape[0]} rows, but {len(vector)} values for them")
+                given = f"{len(vector)} groups, labels or weights were given for them"
+                raise ValueError(f"X has {self.shape[0]} rows, but {given}")
         edges = self._edges
         return [tuple(None if vector is None else vector[a:b] for vector in vectors) for a, b in pairwise(edges)]
 
@@ -181,11 +187,11 @@ def lazily(
 
 
 def _delayed_parts(X: Any) -> list[Any]:
-    if hasattr(X, "chunks"):
-        if X.ndim != 2:
-            raise ValueError(f"X must be a table of rows and columns; got a Dask array of {X.ndim} dimensions")
-        return list(X.rechunk({1: -1}).to_delayed().ravel())
-    return list(X.to_delayed())
+    dimensions = getattr(X, "ndim", None)  # of what is merely delayed that is delayed, too
+    if not isinstance(dimensions, int) or dimensions != 2:
+        what = f"{type(X).__name__} of {dimensions} dimensions" if isinstance(dimensions, int) else type(X).__name__
+        raise ValueError(f"X must be a Dask array or data frame of rows and columns; got a Dask {what}")
+    return list(X.rechunk({1: -1}).to_delayed().ravel() if hasattr(X, "chunks") else X.to_delayed())
 
 
 def _call(shared: tuple[Any, ...], part: Any, own: tuple[Any, tuple[Any, ...]]) -> Any:
@@ -236,6 +242,10 @@ def _with_state(function: Callable[..., Any], state: Any, parts: tuple[Any, ...]
 
 def _length(rows: Any) -> int:
     return int(rows.shape[0])
+
+
+def _nothing(rows: Any) -> None:
+    del rows
 
 
 def _head(rows: Any) -> Any:

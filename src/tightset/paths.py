@@ -33,6 +33,10 @@ _PARAMETERS_PER_CHUNK = 2**20  # L-BFGS keeps twenty times as many
 _RESTART_NOISE = 0.3  # of the root mean square of the parameters
 
 
+_DEFAULT = (("two-matrix", 1.0), ("two-matrix", 2.0), ("two-matrix", 4.0), ("softmax", 4.0), ("linear", 1.0))
+_WORTH_SAMPLING = 1.5  # as many rows as the sample; training on all costs something too
+
+
 @dataclass(frozen=True)
 class Search:
     """What is tried. More of everything makes sets a little smaller, for a longer fit.
@@ -43,11 +47,14 @@ class Search:
     restarts : how often each path is followed again from a randomly displaced start;
     strengths : the values of C of the logistic regressions, in order; a tenth of each on unfolded columns, of which
     there are many more; both_columns : follow the paths on plain and on unfolded columns, not only on the better ones;
-    rows : beyond so many training rows, everything is tried and chosen on a sample of them, and what was chosen is then
-    trained on all (not on top of another classifier, which sees all rows).
+    rows : with more than half as many training rows again, everything is tried and chosen on a sample of so many, and
+    what was chosen is then trained on all (not on top of another classifier, which sees all rows).
+
+    >>> Search(rows=100_000).samples(120_000), Search(rows=100_000).samples(200_000)
+    (False, True)
     """
 
-    paths: Sequence[tuple[str, float]]
+    paths: Sequence[tuple[str, float]] = _DEFAULT
     pulls: Sequence[float] = (1.0, 0.1, 0.01, 1e-3, 1e-4)
     max_iter: int = 80
     folds: int = 5
@@ -84,15 +91,18 @@ class Search:
         if not isinstance(self.both_columns, bool):
             raise ValueError(f"both_columns must be True or False; got {self.both_columns!r}")  # noqa: TRY004
 
+    def samples(self, n: int) -> bool:
+        """Whether the search sees a sample of ``n`` training rows, and not all of them."""
+        return n > _WORTH_SAMPLING * self.rows
+
 
 def _positive(value: object) -> bool:
     return isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and bool(0 < value < np.inf)
 
 
-_DEFAULT = (("two-matrix", 1.0), ("two-matrix", 2.0), ("two-matrix", 4.0), ("softmax", 4.0), ("linear", 1.0))
 SEARCHES = {
     "fast": Search((("two-matrix", 1.0), ("two-matrix", 4.0)), repeats=1),
-    "default": Search(_DEFAULT),
+    "default": Search(),
     "thorough": Search(
         (*_DEFAULT, ("two-matrix", 8.0), ("softmax", 1.0)),
         max_iter=150,

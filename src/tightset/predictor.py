@@ -402,10 +402,13 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
 
     def _rows(self, X: Any, *, reset: bool) -> Any:
         """Rows that were checked; of a Dask collection the first few are, and the others where they lie."""
+        if isinstance(X, Partitions):
+            return X
         if not is_dask(X):
             return self._check_rows(X, reset=reset)
         rows = Partitions.of(X, self._prepare())
         self._check_rows(rows.first_rows(), reset=reset)
+        rows.check()
         return rows
 
     def _encode(self, X: Any, y: Any, name: str) -> np.ndarray:

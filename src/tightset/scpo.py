@@ -101,7 +101,7 @@ class SCPOClassifier(ConformalPredictor):
         and folds go to that cluster. The result does not depend on it.
     verbose : show a progress bar: True, False, or ``"auto"``: on a terminal, if it takes longer than a few seconds.
 
-    Of more than 20,000 training rows a sample is searched, and what was chosen there is trained on all of them; `fit`
+    Of more than 30,000 training rows a sample is searched, and what was chosen there is trained on all of them; `fit`
     also takes Dask arrays and data frames, whose rows stay where they are (docs/distributed.md).
 
     Sparse rows are scaled but not centred: a column that is full, and far from zero for its spread, loses precision (at
@@ -347,7 +347,7 @@ class SCPOClassifier(ConformalPredictor):
             if self.search == "grid":
                 return self._search_grid(X, y, sample_weight, progress)
             choose = len(y) >= FEW_ROWS
-            if isinstance(X, Partitions) and not (choose and len(y) > self._path_settings().rows):
+            if isinstance(X, Partitions) and not (choose and self._path_settings().samples(len(y))):
                 X = X.gather()
             common: dict[str, Any] = {
                 "confidences": list(self.levels_),

@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -49,6 +49,7 @@ __all__ = [
     "unit_of",
 ]
 
+_EVALUATIONS = 30  # of a loss over all rows that are expected next
 _ROWS_TO_START = 20_000  # of a logistic regression on partitions
 _DOUBT = 1.0  # standard errors that the gain must exceed
 _CLEAR = 2.0  # standard errors by which a likelihood is clearly better
@@ -73,12 +74,12 @@ def path_search(
     """The model of each level, from raw training rows ``X (k, p)`` and labels ``y`` in ``0 ... n_classes - 1``.
 
     A level's model does not depend on which others are asked for. Without a search there is no choice: the model is
-    logistic regression with C = 1. Of more than ``search.rows`` rows a sample is searched, and what was chosen there is
+    logistic regression with C = 1. Of many rows (``search.samples``) a sample is searched, and what was chosen there is
     trained on all of them; those may be `Partitions`.
     """
     weight = None if sample_weight is None else sample_weight / sample_weight.mean()
     everything = None
-    if search is not None and len(y) > search.rows:
+    if search is not None and search.samples(len(y)):
         everything = X, y, weight
         _, sample = stratified_split(y, search.rows, np.random.RandomState(list(seed)))
         X = X.take(sample).gather() if isinstance(X, Partitions) else X[sample]
@@ -98,10 +99,7 @@ def path_search(
         if everything is not None:
             chosen = [(level.judge.eps, members) for level, (_, members) in zip(levels, found, strict=True)]
 
-            def advance() -> None:
-                progress.expect(1)  # nobody knows how many evaluations there will be
-                progress.advance()
-
+            advance = _open_ended(progress)
             with Threads(n_jobs) as all_threads:  # on the host, whatever the search ran on
                 trained = refine(chosen, _source(*everything, all_threads), f, search.max_iter, advance)
             rows = len(y), len(everything[1])
@@ -109,6 +107,20 @@ def path_search(
                 one._replace(model=Ensemble(own), sample=rows) for (one, _), own in zip(found, trained, strict=True)
             ]
         return [one for one, _ in found]
+
+
+def _open_ended(progress: Progress) -> Callable[[], None]:
+    """For evaluations of which nobody knows how many there will be: the bar has ever some more to go."""
+    done = 0
+
+    def advance() -> None:
+        nonlocal done
+        if done % _EVALUATIONS == 0:
+            progress.expect(_EVALUATIONS)
+        done += 1
+        progress.advance()
+
+    return advance
 
 
 def _source(X: Any, y: np.ndarray, weight: np.ndarray | None, threads: Threads) -> RowSource:
