@@ -1,6 +1,7 @@
 """Dask collections: the same result as in memory, nothing computed before it is asked for, and workers may die."""
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -173,6 +174,12 @@ def test_what_is_lazy_does_not_follow_later_changes(in_memory):
     np.testing.assert_array_equal(smoothed.compute(), smoothed.compute())
     clf.calibrate(X_new[:60], y_new[:60]).set_params(confidence=[0.5, 0.6])
     np.testing.assert_array_equal(lazy.compute(), now)
+
+
+def test_sets_travel_without_the_calibration_scores(in_memory):
+    bare = in_memory._as_it_is([0.8])
+    assert len(pickle.dumps(bare)) < len(pickle.dumps(in_memory._as_it_is())) - 750 * 8
+    np.testing.assert_array_equal(bare.predict_set(X_new, confidence=0.8), in_memory.predict_set(X_new, confidence=0.8))
 
 
 def test_filters_of_warnings_stay_as_they_are(in_memory):

@@ -74,19 +74,16 @@ def test_sections_of_what_was_not_measured_are_left_out(page):
 
 
 def test_a_gpu_and_workers_have_their_sections(page):
-    gpu = page.gpu_section(
-        {"device": "A GPU", "ms_per_step_400_covtype": 1.5, "flops": 1e12, "default_search_avila_gpu_s": 2.0}
-    )
-    assert "| 1.5 |" in gpu
-    assert "1.00e+12" in gpu
-    assert "| avila | 2 |  |  |" in gpu
-    one = {"rows": 10**7, "columns": 9, "classes": 3, "workers": 2, "fit_s": 60.0, "passes": 40, "sets_equal": True}
-    dask = page.dask_section(one | {"peak_worker_gb": [1.5, 1.25], "theta_difference": 2e-7, "killed": {}})
-    assert "10,000,000 rows" in dask
-    assert "1.5 and 1.25 GB" in dask
-    assert "sets are equal" in dask
-    assert "killed" not in dask
-    assert "**not** equal" in page.dask_section(one | {"killed": {"sets_equal": False, "fit_s": 70.0}})
+    gpu, dask = stored("gpu.json"), stored("dask.json")
+    assert f"**{gpu['ms_per_step_400_covtype']:.3f} ms**" in page.gpu_section(gpu)
+    assert "A bound is missed" not in page.gpu_section(gpu)
+    assert "A bound is missed" in page.gpu_section(gpu | {"ms_per_step_400_covtype": 0.51})
+    assert "50,000,000 rows of 20 columns" in page.dask_section(dask)
+    assert "**not** equal" not in page.dask_section(dask)
+    assert "**not** equal" in page.dask_section(dask | {"killed_sets_equal": False})
+    assert max(dask["peak_worker_gb"]) < 2
+    assert dask["theta_difference"] <= 1e-6
+    assert page.gpu_section({}) == page.dask_section({}) == ""
 
 
 def test_sides_take_turns_after_one_that_is_not_counted(clock):

@@ -99,6 +99,7 @@ class Calibration:
         self.by_group = by_group
         self._in_order = False
         self._thresholds: dict[tuple[Any, int, int], np.floating] = {}  # by category and rank
+        self._rows = {category: len(scores) for category, scores in alphas.items()}
 
     @classmethod
     def of(
@@ -138,14 +139,20 @@ class Calibration:
 
     def _threshold(self, category: tuple[Any, int], confidence: Any) -> np.floating | float:
         """``alpha_(r)``, or minus infinity; found without sorting, which takes five times as long, and remembered."""
-        alphas = self.alphas.get(category, ())
-        r = rank(confidence, len(alphas))
+        r = rank(confidence, self._rows.get(category, 0))
         if r == 0:
             return -np.inf
         key = (*category, r)
         if key not in self._thresholds:
-            self._thresholds[key] = np.partition(alphas, r - 1)[r - 1]
+            self._thresholds[key] = np.partition(self.alphas[category], r - 1)[r - 1]
         return self._thresholds[key]
+
+    def for_sets(self, confidences: Iterable[Any]) -> Self:
+        """What sets of these levels need: their thresholds, and none of the scores."""
+        self.find_thresholds(confidences)
+        result = type(self)({}, by_label=self.by_label, by_group=self.by_group)
+        result._rows, result._thresholds = self._rows, dict(self._thresholds)
+        return result
 
     def _categories(self, C: int, groups: np.ndarray | None) -> Iterator[tuple[Any, slice, tuple[Any, int]]]:
         """(rows, columns, category) of each category among new rows."""

@@ -358,13 +358,21 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
             self._warn_if_stricter(levels)
             shape = (0, len(self.classes_)) if single else (len(levels), 0, len(self.classes_))
         empty = np.empty(shape, dtype=dtype)
-        ask = partial(pieces.of_partition, function, self._as_it_is(), self._asked(levels, smoothed), empty)
+        only_sets = function is pieces.sets and not smoothed and len(self.folds_) == 1
+        then = self._as_it_is(levels if only_sets else None)
+        ask = partial(pieces.of_partition, function, then, self._asked(levels, smoothed), empty)
         return lazily(ask, X, [groups], empty, shape.index(0), self._prepare())
 
-    def _as_it_is(self) -> Any:
-        """A copy for workers, which may outlast what is done to this object next; without what only people read."""
+    def _as_it_is(self, for_sets: Sequence[Any] | None = None) -> Any:
+        """A copy for workers, which may outlast what is done to this object next; without what only people read.
+
+        Where levels are given ``for_sets``, without the calibration scores too, which may be many.
+        """
         result = copy(self)
-        result.folds_ = [fold._replace(record=None) for fold in getattr(self, "folds_", [])]
+        result.folds_ = [fold._replace(record=None) for fold in self.folds_]
+        if for_sets is not None:
+            slim = [one.for_sets(for_sets) for one in self.folds_[0].calibrations]
+            result.folds_ = [result.folds_[0]._replace(calibrations=slim)]
         return result
 
     def _asked(self, levels: Sequence[Any], smoothed: bool = False) -> list[Asked]:
