@@ -35,6 +35,9 @@ def seconds(side: Side) -> float:
     return timed(side)[1]
 
 
+PAUSE = 0.06  # seconds: threads of a BLAS spin for some time after their last work, and would slow the next side
+
+
 def take_turns(sides: Mapping[Any, Side], repeats: int, *, warm: bool = True) -> Times:
     """Seconds of every side, in ``repeats`` rounds in which each has its turn; a round before them is not counted."""
     if warm:
@@ -43,6 +46,7 @@ def take_turns(sides: Mapping[Any, Side], repeats: int, *, warm: bool = True) ->
     times: Times = {name: [] for name in sides}
     for _ in range(repeats):
         for name, side in sides.items():
+            time.sleep(PAUSE)
             times[name].append(seconds(side))
     return times
 

@@ -21,7 +21,7 @@ SETTINGS = list(itertools.product(GRID["penalty"], GRID["sharpness"], GRID["lear
 B = len(SETTINGS)
 EPS = 0.05
 STEPS = 20  # of a whole grid
-CALLS = 10  # steps that are timed together
+CALLS = 25  # steps that are timed together
 
 
 def settings() -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -173,8 +173,10 @@ def growth(ratios: Json, measured: Json) -> str:
     return f"""## How cost grows
 
 The paper's grid for one level, choosing included, with nobody stopping early. The slope is that of log time over log size by
-least squares: 1 means that twice the size costs twice the time, less means a part that does not grow. Every row, candidate and
-class adds scores, each with a tanh; a column only adds to the two matrix products, so it costs less than in proportion.
+least squares: 1 means that twice the size costs twice the time. From the full size of a set upwards, by a factor of 16, cost
+is linear in rows and in candidates. Below it a step has a part that does not grow, some tenths of a millisecond of Python for
+each block, and two threads have too little to do each: small problems cost more than their share. Every row, candidate and class
+adds scores, each with a tanh; a column only adds to the two matrix products, so it costs less than in proportion.
 
 {table(["growing", "on", "ms a step, by size", "slope"], rows)}
 {last}"""
@@ -240,7 +242,7 @@ def prediction_section(ratios: Json, details: Json) -> str:
 
 Ten classes, as many calibration rows as new ones, the same probabilities handed to every library by a classifier that does
 nothing else. MAPIE's sets are equal to ours label by label; p-values of crepes (not smoothed) and TorchCP are the same to
-rounding. These two are measured at the largest size, doubled from a thousand rows, that they finish in about 15 seconds and
+rounding. These two are measured at the largest size, doubled from a thousand rows, that they finish in about 8 seconds and
 half the memory of the machine. Memory is the peak of the resident set beyond what was there before and what is returned.
 
 {table(heads, rows)}{paragraph(first)}"""
@@ -358,6 +360,7 @@ CLOSING = """## How noise is handled
   A slow minute is then on all sides, and shows in the spread more than in the median.
 - That does not make up for a machine that is busy all along: a BLAS whose threads wait for each other loses far more to a
   neighbour than our blocks do, which flatters us. The load before the run is stored, and this page says if there was one.
+- There is a pause between turns: threads of a BLAS spin for a while after their last work, and would slow the next side.
 - First calls are not counted, though somebody who predicts once pays for one.
 - Short steps are timed several together, so that neither the clock nor the start of threads counts.
 - Libraries are imported, and classifiers made, before the clock starts. Whole fits are long and run three times; their spread

@@ -11,7 +11,7 @@ from clock import Ledger, timed
 from samples import Data, data
 from tightset import SCPOClassifier, paths
 
-LEVELS = (0.9, 0.95, 0.99)
+LEVELS = (0.9, 0.99)
 
 
 def size(d: Data, level: float, dtype: Any) -> float:

@@ -20,7 +20,7 @@ from tightset import ConformalClassifier
 ROWS = 1_000_000
 CLASSES = 10
 LEVEL = 0.95
-PATIENCE = 15.0  # seconds that a slower library is given for one call
+PATIENCE = 8.0  # seconds that a slower library is given for one call
 
 
 class Given(ClassifierMixin, BaseEstimator):
