@@ -126,17 +126,10 @@ class Partitions:
         edges = self._edges
         return [tuple(None if vector is None else vector[a:b] for vector in vectors) for a, b in pairwise(edges)]
 
-    def _tasks(
-        self, function: Callable[..., Any], own: list[Any], *arguments: Any, even_empty: bool = False
-    ) -> list[Any]:
-        import dask
-
-        # one node, sent to each worker once
-        shared = dask.delayed((self._prepare, function, arguments), pure=False, traverse=False)
-        call = dask.delayed(_call, pure=False)
-        counts = np.diff(self._edges)
-        parts = zip(self._parts, own, counts, strict=True)
-        return [call(shared, part, of_part) for part, of_part, count in parts if count or even_empty]
+    def _tasks(self, function: Callable[..., Any], own: list[Any], *arguments: Any) -> list[Any]:
+        filled = [at for at, (a, b) in enumerate(pairwise(self._edges)) if a < b]
+        parts, of_parts = ([some[at] for at in filled] for some in (self._parts, own))
+        return _calls(parts, of_parts, self._prepare, function, *arguments)
 
 
 class Source:
@@ -171,16 +164,13 @@ def lazily(
     """
     import dask.array as da
 
+    parts = _delayed_parts(X)
+    lengths: list[Any] = list(X.chunks[0]) if hasattr(X, "chunks") else [float("nan")] * len(parts)
+    own = [(None, (None,) * len(vectors))] * len(parts)
     if any(vector is not None for vector in vectors):
-        rows, unknown = Partitions.of(X, prepare), False
-    else:
-        parts = _delayed_parts(X)
-        chunks = list(X.chunks[0]) if hasattr(X, "chunks") else [float("nan")] * len(parts)
-        unknown = bool(np.isnan(chunks).any())
-        rows = Partitions(parts, [1] * len(parts) if unknown else [int(n) for n in chunks], X.shape[1], prepare)
-    lengths = [float("nan")] * len(rows._lengths) if unknown else rows._lengths
-    cut = [(None, tuple(None for _ in vectors))] * len(lengths) if unknown else rows._with_vectors(vectors)
-    tasks = rows._tasks(function, cut, even_empty=True)
+        rows = Partitions.of(X, prepare)
+        lengths, own = rows._lengths, rows._with_vectors(vectors)
+    tasks = _calls(parts, own, prepare, function)
     before, after = empty.shape[:rows_axis], empty.shape[rows_axis + 1 :]
     arrays = [da.from_delayed(task, (*before, n, *after), meta=empty) for task, n in zip(tasks, lengths, strict=True)]
     return da.concatenate(arrays, axis=rows_axis, allow_unknown_chunksizes=True)
@@ -192,6 +182,17 @@ def _delayed_parts(X: Any) -> list[Any]:
         what = f"{type(X).__name__} of {dimensions} dimensions" if isinstance(dimensions, int) else type(X).__name__
         raise ValueError(f"X must be a Dask array or data frame of rows and columns; got a Dask {what}")
     return list(X.rechunk({1: -1}).to_delayed().ravel() if hasattr(X, "chunks") else X.to_delayed())
+
+
+def _calls(
+    parts: list[Any], own: list[Any], prepare: Callable[[Any], Any], function: Callable[..., Any], *arguments: Any
+) -> list[Any]:
+    """A task for every partition: `_call`, with what all of them share as one node, sent to each worker once."""
+    import dask
+
+    shared = dask.delayed((prepare, function, arguments), pure=False, traverse=False)
+    call = dask.delayed(_call, pure=False)
+    return [call(shared, part, of_part) for part, of_part in zip(parts, own, strict=True)]
 
 
 def _call(shared: tuple[Any, ...], part: Any, own: tuple[Any, tuple[Any, ...]]) -> Any:
