@@ -9,6 +9,8 @@ import warnings
 from functools import partial
 from pathlib import Path
 
+import dask.array as da
+import dask.dataframe as dd
 import joblib
 import numpy as np
 import pandas as pd
@@ -22,9 +24,6 @@ from makers import quick_scpo
 from test_refine import ON_A_SAMPLE, rows_with_labels
 from tightset import ConformalClassifier, SCPOClassifier, TightsetWarning
 from tightset.distributed import Partitions, as_they_are
-
-da = pytest.importorskip("dask.array") if os.environ.get("CI") != "true" else __import__("dask.array").array
-dd = pytest.importorskip("dask.dataframe") if os.environ.get("CI") != "true" else __import__("dask.dataframe").dataframe
 
 N = 3000
 X, y = rows_with_labels(N)

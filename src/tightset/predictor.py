@@ -416,7 +416,8 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
             return self._check_rows(X, reset=reset)
         rows = Partitions.of(X, self._prepare())
         self._check_rows(rows.first_rows(), reset=reset)
-        rows.check()
+        if reset:  # training passes over the rows many times; anything else sees them once, and says then what is wrong
+            rows.check()
         return rows
 
     def _encode(self, X: Any, y: Any, name: str) -> np.ndarray:
