@@ -17,7 +17,8 @@ SOURCE = Path(tightset.__file__).parent
 ORDER = [
     "arrays", "inefficiency", "threads", "distributed", "rows", "measures", "objective", "fused", "surrogate", "optimise",
     "lbfgs", "icp", "scores", "metrics", "columns", "models", "progress", "bases", "boosting", "grid", "paths", "choice",
-    "pool", "refine", "search", "stacking", "checking", "pieces", "predictor", "classifier", "scpo", "demo", "cli",
+    "pool", "refine", "search", "stacking", "checking", "pieces",
+    "packing", "storage", "predictor", "classifier", "scpo", "loading", "demo", "cli",
 ]  # fmt: skip
 
 
@@ -95,6 +96,7 @@ def test_public_face():
         "Search",
         "TightsetWarning",
         "__version__",
+        "load",
     }
     assert (SOURCE / "py.typed").exists()
     assert tightset.__version__ == importlib.metadata.version("tightset")

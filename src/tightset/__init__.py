@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tightset.checking import TightsetWarning
     from tightset.classifier import ConformalClassifier
+    from tightset.loading import load
     from tightset.paths import Search
     from tightset.scpo import SCPOClassifier
 
-__all__ = ["ConformalClassifier", "SCPOClassifier", "Search", "TightsetWarning", "__version__"]
+__all__ = ["ConformalClassifier", "SCPOClassifier", "Search", "TightsetWarning", "__version__", "load"]
 
 _HOMES = {
     "ConformalClassifier": "classifier",
     "SCPOClassifier": "scpo",
     "Search": "paths",
     "TightsetWarning": "checking",
+    "load": "loading",
 }
 
 __version__ = "0.1.0"

@@ -27,6 +27,7 @@ __all__ = [
     "check_weight",
     "distinct_labels",
     "distinct_rows",
+    "dtypes_of",
     "generator",
     "hash_uniform",
     "label_codes",
@@ -139,6 +140,17 @@ def nearest_level(level: Any, trained: Sequence[Any]) -> int:
     """
     eps, known = significance(level), [significance(one) for one in trained]
     return min(range(len(known)), key=lambda i: (max(eps / known[i], known[i] / eps), known[i]))
+
+
+def dtypes_of(X: Any) -> str | list[str] | None:
+    """The type of rows as given: one of an array, or one of each column of a frame; None of lists.
+
+    >>> dtypes_of(np.zeros((2, 3)))
+    'float64'
+    """
+    if hasattr(X, "dtypes") and not hasattr(X, "dtype"):
+        return [str(dtype) for dtype in X.dtypes]
+    return str(X.dtype) if hasattr(X, "dtype") else None
 
 
 def check_columns(owner: Any, X: Any) -> None:

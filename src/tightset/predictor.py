@@ -27,6 +27,7 @@ from tightset.checking import (
     check_levels,
     check_weight,
     distinct_labels,
+    dtypes_of,
     generator,
     label_codes,
     nearest_level,
@@ -40,6 +41,7 @@ from tightset.distributed import Partitions, as_they_are, is_dask, lazily
 from tightset.icp import Calibration, significance
 from tightset.inefficiency import as_inefficiency
 from tightset.pieces import Asked, take
+from tightset.storage import describe, save_model
 
 __all__ = ["CalibrationRows", "ConformalPredictor", "Fold"]
 
@@ -394,6 +396,21 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
             )
         return at
 
+    # ---- keeping ------------------------------------------------------------------------------------------------
+
+    def save(self, path: Any, *, about: dict[str, Any] | None = None, trusted: Sequence[str] = ()) -> None:
+        """Write the predictor to a file that `tightset.load` opens without running code; nothing half is written.
+
+        Parameters
+        ----------
+        path : the file, by custom ``name.tightset``.
+        about : what you want to say of the model, as JSON: where the rows come from, who trained it.
+        trusted : full names of types that may be stored, beside those that are known as harmless; who loads the file
+            must name them again.
+        """
+        check_is_fitted(self, "folds_")
+        save_model(self, path, says={**describe(self), "about": about or {}}, trusted=trusted)
+
     # ---- checking -----------------------------------------------------------------------------------------------
 
     def _levels(self, confidence: Any) -> tuple[list[Any], bool]:
@@ -412,6 +429,8 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
         """Rows that were checked; of a Dask collection the first few are, and the others where they lie."""
         if isinstance(X, Partitions):
             return X
+        if reset:
+            self._dtypes = dtypes_of(X)
         if not is_dask(X):
             return self._check_rows(X, reset=reset)
         rows = Partitions.of(X, self._prepare())
