@@ -18,7 +18,8 @@ ORDER = [
     "arrays", "inefficiency", "threads", "distributed", "rows", "measures", "objective", "fused", "surrogate", "optimise",
     "lbfgs", "icp", "scores", "metrics", "columns", "models", "progress", "bases", "boosting", "grid", "paths", "choice",
     "pool", "refine", "search", "stacking", "checking", "pieces",
-    "packing", "storage", "predictor", "classifier", "scpo", "loading", "demo", "cli",
+    "packing", "storage", "predictor", "classifier", "scpo", "files", "encoding", "tables",
+    "loading", "demo", "cli",
 ]  # fmt: skip
 
 

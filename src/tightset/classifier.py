@@ -138,10 +138,20 @@ class ConformalClassifier(ConformalPredictor):
             copy_input_tags(tags, self.estimator)
         return tags
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, X_cal: Any, y_cal: Any, groups: Any, groups_cal: Any) -> None:
+    def _fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        X_cal: Any,
+        y_cal: Any,
+        groups: Any,
+        groups_cal: Any,
+        classes: np.ndarray | None = None,
+    ) -> None:
         precomputed = isinstance(self.estimator, str) and self.estimator == PRECOMPUTED
         if not (self.prefit or precomputed or isinstance(self.estimator, FrozenEstimator)):
-            super()._fit(X, y, sample_weight, X_cal, y_cal, groups, groups_cal)
+            super()._fit(X, y, sample_weight, X_cal, y_cal, groups, groups_cal, classes)
             return
         if any(given is not None for given in (sample_weight, X_cal, y_cal, groups_cal, self.cv)):
             raise ValueError(

@@ -9,6 +9,7 @@ from tightset.bases import Averaged, Given
 from tightset.boosting import Trees
 from tightset.classifier import ConformalClassifier, Logistic, Scored
 from tightset.columns import Columns, Knots, Scaling
+from tightset.encoding import Category, Encoding, Number
 from tightset.grid import Chosen
 from tightset.icp import Calibration
 from tightset.models import Ensemble, LinearModel, LogProbabilities, Member, Stacked, Tempered
@@ -19,6 +20,7 @@ from tightset.predictor import Fold
 from tightset.scores import APS, LAC, RAPS, SAPS, Margin, TopK
 from tightset.scpo import SCPOClassifier
 from tightset.storage import open_model
+from tightset.tables import TablePredictor
 
 __all__ = ["load"]
 
@@ -28,6 +30,7 @@ _KINDS: dict[str, type] = {
         *(APS, LAC, RAPS, SAPS, Margin, TopK),
         *(Averaged, Calibration, Chosen, Columns, Ensemble, Fold, Found, Given, Knots, LinearModel, LogProbabilities),
         *(Logistic, Member, Scaling, Scored, Search, Stacked, Tempered, Trees, Verdict),
+        *(Category, Encoding, Number, TablePredictor),
         *(ConformalClassifier, SCPOClassifier),
     )
 }

@@ -136,7 +136,17 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
             raise
         return self
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, X_cal: Any, y_cal: Any, groups: Any, groups_cal: Any) -> None:
+    def _fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        X_cal: Any,
+        y_cal: Any,
+        groups: Any,
+        groups_cal: Any,
+        classes: np.ndarray | None = None,
+    ) -> None:
         self._check_parameters()
         X = self._rows(X, reset=True)
         y = check_labels(y)
@@ -145,7 +155,7 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
         present = distinct_labels(y)
         if len(present) < 2:
             raise ValueError(f"y must hold at least two classes to train a classifier; got one class: {present[0]}")
-        self.classes_ = self._classes(X, present)
+        self.classes_ = self._classes(X, present) if classes is None else classes
         codes = label_codes(y, self.classes_, "y")
         groups = check_groups(groups, len(codes), "groups")
         sample_weight = check_weight(sample_weight, len(codes))
@@ -174,7 +184,8 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
                     f"only one class is left to train on: of {len(codes)} rows, {len(train)} train; give more rows "
                     "(n_samples = 1 of a class is not enough) or positive weights"
                 )
-            models, record = self._train(take(X, train), codes[train], take(sample_weight, train))
+            own = X if len(train) == X.shape[0] else take(X, train)  # a copy only of some
+            models, record = self._train(own, codes[train], take(sample_weight, train))
             models, rows = self._settle(models, held)
             folds.append(Fold(models, self._calibrations(models, *rows), record))
             calibrated.append(rows[1])

@@ -1,0 +1,243 @@
+"""Tables in files: read in chunks, written whole or not at all.
+
+CSV and TSV, also compressed (gzip, bzip2, xz, one file in a zip), and Parquet; what a file is, its first bytes say. A
+chunk has about a million cells, whatever the size of the file.
+"""
+
+from __future__ import annotations
+
+import bz2
+import csv
+import gzip
+import io
+import lzma
+import re
+import shutil
+import sys
+import tempfile
+import warnings
+import zipfile
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+__all__ = ["TableError", "TableFile", "as_text"]
+
+_CELLS = 2**20  # of a chunk
+_DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+_MAGIC: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
+
+
+class TableError(ValueError):
+    """A table that cannot be used, and what to do about it."""
+
+
+class TableFile:
+    r"""A table in a file, or on standard input (``-``), to be read in chunks.
+
+    Parameters
+    ----------
+    path : the file, or ``-``.
+    delimiter : between the cells of a row; by default a tab for names that end in .tsv or .tab, else a comma.
+    encoding : of text files.
+    missing : texts that stand for a missing value, beside the usual ones (nothing, NA, NaN, null, ...).
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = Path(f"{folder}/a.csv").write_text("x,y\n1,a\n2,b\n")
+    ...     [chunk.shape for chunk in TableFile(f"{folder}/a.csv").chunks()]
+    [(2, 2)]
+    """
+
+    def __init__(
+        self, path: Any, *, delimiter: str | None = None, encoding: str = "utf-8", missing: Collection[str] = ()
+    ) -> None:
+        self.name = "standard input" if str(path) == "-" else str(path)
+        self.path = None if str(path) == "-" else Path(path)
+        if delimiter is not None and len(delimiter) != 1:
+            raise TableError(f"the delimiter must be a single character, such as ';'; got {delimiter!r}")
+        by_name = "\t" if re.search(r"\.(tsv|tab)(\.\w+)?$", self.name, re.IGNORECASE) else ","
+        self.delimiter, self.encoding = delimiter or by_name, encoding
+        self.missing = tuple(missing)
+        self._given = delimiter is not None
+        self._spool: Any = None
+        if self.path is not None and not self.path.exists():
+            raise TableError(f"there is no file {self.path}")
+        if self.path is not None and self.path.is_dir():
+            raise TableError(f"{self.path} is a folder; give a file")
+
+    def twice(self) -> None:
+        """What is to be read more than once must lie in a file: standard input is copied to a temporary one."""
+        if self.path is None and self._spool is None:
+            self._spool = tempfile.NamedTemporaryFile(suffix=".table")  # noqa: SIM115 - lives as long as this object
+            shutil.copyfileobj(sys.stdin.buffer, self._spool)
+            self._spool.flush()
+
+    @property
+    def n_bytes(self) -> int | None:
+        """The size of the file, or None of a stream."""
+        source = self.path or (self._spool and Path(self._spool.name))
+        return source.stat().st_size if source else None
+
+    def chunks(
+        self,
+        *,
+        text: Collection[str] = (),
+        only: Collection[str] | None = None,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> Iterator[Any]:
+        """Data frames, indexed by the number of the row from 0; ``progress`` is told how many bytes were read.
+
+        The columns of ``text`` are texts and None; others are numbers where all of the chunk are, else texts too.
+        """
+        path = self.path or (self._spool and Path(self._spool.name))
+        stream: Any = path.open("rb") if path else sys.stdin.buffer
+        try:
+            counted = _Counted(stream)
+            reader = io.BufferedReader(counted, 2**16)
+            start = reader.peek(8)[:8]
+            if not start:
+                raise TableError(f"{self.name} is empty")
+            if start[:4] == b"PAR1":
+                frames = self._parquet(path, only, text)
+            else:
+                frames = self._delimited(self._plain(reader, start, path), only, text)
+            for frame in frames:
+                yield frame
+                progress(counted.read_bytes)
+        finally:
+            if path:
+                stream.close()
+
+    def _plain(self, reader: Any, start: bytes, path: Path | None) -> Any:
+        """The bytes of the text, unpacked."""
+        for magic, opened in _MAGIC.items():
+            if start.startswith(magic):
+                return opened(reader)
+        if start.startswith(b"\x28\xb5\x2f\xfd"):
+            raise TableError(f"{self.name} is compressed by zstd; unpack it first: zstd -d -c FILE | tightset ... -")
+        if start.startswith(b"PK"):
+            if path is None:
+                raise TableError("standard input is a zip archive; unpack it first: unzip -p FILE | tightset ... -")
+            names = zipfile.ZipFile(path).namelist()
+            if "[Content_Types].xml" in names:
+                raise TableError(f"{self.name} is an Excel workbook; save the sheet as CSV, and give that")
+            if len(names) != 1:
+                raise TableError(f"{self.name} is a zip archive of {len(names)} files; it must hold one table")
+            return zipfile.ZipFile(path).open(names[0])
+        return reader
+
+    def _delimited(self, stream: BinaryIO, only: Collection[str] | None, text: Collection[str]) -> Iterator[Any]:
+        import pandas as pd
+
+        lines = io.TextIOWrapper(
+            stream, encoding="utf-8-sig" if self.encoding == "utf-8" else self.encoding, newline=""
+        )
+        try:
+            header = next(csv.reader(lines, delimiter=self.delimiter))
+            self._check_header(header)
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", pd.errors.ParserWarning)  # of rows with more cells than columns
+                yield from pd.read_csv(
+                    lines,
+                    sep=self.delimiter,
+                    names=header,
+                    header=None,
+                    index_col=False,
+                    usecols=None if only is None else lambda name: name in only,
+                    dtype=dict.fromkeys(text, "str"),
+                    na_values=list(self.missing),
+                    chunksize=max(100, _CELLS // len(header)),
+                    low_memory=False,
+                )
+        except StopIteration:
+            raise TableError(f"{self.name} has no header") from None
+        except UnicodeError:
+            raise TableError(
+                f"{self.name} is not text in {self.encoding}; if it is a table, try --encoding latin-1"
+            ) from None
+        except (csv.Error, pd.errors.ParserError, pd.errors.ParserWarning) as error:
+            raise TableError(f"{self.name} cannot be read as a table: {_said(error)}") from None
+        except (EOFError, OSError, lzma.LZMAError, zipfile.BadZipFile) as error:
+            raise TableError(f"{self.name} cannot be unpacked, it may be cut short: {error}") from None
+        except pd.errors.EmptyDataError:
+            raise TableError(f"{self.name} has a header but no rows") from None
+
+    def _check_header(self, header: list[str]) -> None:
+        if len(header) == 1 and not self._given:
+            for other, name in _DELIMITERS.items():
+                if other != self.delimiter and other in header[0]:
+                    shown = "\\t" if other == "\t" else other
+                    raise TableError(
+                        f"{self.name} has only one column, {header[0][:60]!r}; it seems to be separated by {name}: "
+                        f"give --delimiter '{shown}'"
+                    )
+        if not any(header):
+            raise TableError(f"{self.name} begins with an empty line; the first line must name the columns")
+        seen = set()
+        for name in header:
+            if name in seen:
+                raise TableError(f"{self.name} has two columns named {name!r}; names must differ")
+            seen.add(name)
+
+    def _parquet(self, path: Path | None, only: Collection[str] | None, text: Collection[str]) -> Iterator[Any]:
+        try:
+            import pyarrow as pa
+            import pyarrow.parquet as pq
+        except ImportError:
+            raise TableError('Parquet files need another package: pip install "tightset[io]"') from None
+        if path is None:
+            raise TableError("standard input is Parquet, which is not a stream; give the file by name")
+        try:
+            table = pq.ParquetFile(path)
+            names = table.schema_arrow.names
+            rows = max(100, _CELLS // max(len(names), 1))
+            first = 0
+            for batch in table.iter_batches(rows, columns=None if only is None else [n for n in names if n in only]):
+                frame = batch.to_pandas()
+                frame.index = range(first, first + len(frame))
+                first += len(frame)
+                for name in frame.columns:
+                    if name in text or frame[name].dtype.kind not in "fiu":
+                        frame[name] = as_text(frame[name])
+                yield frame
+        except (pa.ArrowInvalid, OSError) as error:
+            raise TableError(f"{self.name} cannot be read as Parquet: {_said(error)}") from None
+
+
+class _Counted(io.RawIOBase):
+    """A stream that knows how many bytes were read of it."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream, self.read_bytes = stream, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self.stream.read1(len(buffer)) if hasattr(self.stream, "read1") else self.stream.read(len(buffer))
+        buffer[: len(data)] = data
+        self.read_bytes += len(data)
+        return len(data)
+
+
+def as_text(values: Any) -> Any:
+    """Texts and None; whole numbers without a point, as they would stand in a CSV file.
+
+    >>> import pandas as pd
+    >>> as_text(pd.Series([1.0, None, 2.5])).tolist()
+    ['1', None, '2.5']
+    """
+    missing = values.isna()
+    if values.dtype.kind == "f":
+        texts = values.map(lambda x: str(int(x)) if float(x).is_integer() else str(x), na_action="ignore")
+    else:
+        texts = values.astype(object).map(str, na_action="ignore")
+    return texts.astype(object).where(~missing, None)
+
+
+def _said(error: Exception) -> str:
+    """What a parser says, without its own name, with lines counted from the top of the file."""
+    told = str(error).splitlines()[0].removeprefix("Error tokenizing data. C error: ")
+    told = re.sub(r"in line (\d+)", lambda found: f"in line {int(found[1]) + 1}", told)
+    return "a row has more cells than there are columns" if "header or names" in told else told
