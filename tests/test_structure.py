@@ -19,7 +19,7 @@ ORDER = [
     "lbfgs", "icp", "scores", "metrics", "columns", "models", "progress", "bases", "boosting", "grid", "paths", "choice",
     "pool", "refine", "search", "stacking", "checking", "pieces",
     "packing", "storage", "predictor", "classifier", "scpo", "files", "encoding", "tables",
-    "loading", "demo", "cli",
+    "loading", "comparing", "predictions", "explaining", "demo", "cli_show", "cli_studies", "cli_tables", "cli",
 ]  # fmt: skip
 
 

@@ -3,7 +3,8 @@
 - A column of numbers stays one; a missing value becomes the median of the training rows, and where training rows missed
   some, a column of 0 and 1 tells which.
 - A column of texts (or truth values) becomes a column of 0 and 1 for each value that enough training rows have; rarer
-  ones share a column, with those that were never seen. A missing value counts as a value.
+  ones share a column, with those that were never seen. A missing value counts as a value. (Where no training row had
+  a rare one, a value that was never seen is refused, unless it is to count as none of those that were.)
 - A column of nearly as many texts as rows (names, identifiers, free text, dates) is left out, as is one without a name
   or without a value.
 
@@ -18,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tightset.checking import warn
 from tightset.files import TableError
 
 __all__ = ["Category", "ColumnKinds", "Encoding", "Number", "Statistics"]
@@ -56,6 +58,7 @@ class Category(NamedTuple):
     name: str
     values: list[str]
     seen: list[str]  # all values of training rows
+    commonest: str
 
     @property
     def names(self) -> list[str]:
@@ -129,16 +132,16 @@ class Encoding(NamedTuple):
             )
 
     def check_values(self, frame: Any) -> None:
-        """Raise at a category that no training row had."""
+        """Raise at a category that no training row had, unless training rows had rare ones to count it with."""
         for column in self.columns:
-            if isinstance(column, Category):
+            if isinstance(column, Category) and OTHER not in column.values:
                 unseen = column.unseen(frame[column.name])
                 if unseen:
                     row = int(frame.index[(frame[column.name].astype(object).map(str) == unseen[0]).argmax()]) + 1
                     raise TableError(
                         f"the column {column.name!r} has {_listed(unseen)}, first in row {row}, which no training row "
-                        "had. If such rows are to be expected, give --lenient: they count as rare values did in "
-                        "training"
+                        f"had (they had {_listed(column.seen)}). Mend it, or give --lenient to count it as none of "
+                        "them"
                     )
 
 
@@ -233,6 +236,8 @@ class Statistics:
             return None
         if name in self._sample:
             x = np.concatenate(self._sample[name])
+            if len(x) > 50 and self._rows <= _SAMPLED and (np.diff(x) > 0).all() and (x == np.floor(x)).all():
+                warn(f"the column {name!r} counts upwards from row to row; if it is an identifier, drop it")
             return Number(name, float(np.median(x)) if len(x) else 0.0, told=self._missing[name] > 0)
         counts = self._counts[name]
         enough = [value for value, n in counts.most_common(_MOST_VALUES) if n >= min(_LEAST_ROWS, self._rows / 20)]
@@ -246,7 +251,7 @@ class Statistics:
         values = sorted(enough)
         values += [MISSING] if self._missing[name] else []
         values += [OTHER] if len(counts) > len(enough) else []
-        return Category(name, values, sorted(counts))
+        return Category(name, values, sorted(counts), enough[0] if enough else values[0])
 
 
 def as_numbers(values: Any, name: str) -> np.ndarray:

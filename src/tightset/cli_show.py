@@ -1,0 +1,80 @@
+"""What the commands show: tables in the terminal, bars where somebody watches."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from tightset.comparing import Comparison
+
+__all__ = ["reading", "show", "show_comparison"]
+
+
+def show(
+    title: str | None, columns: Sequence[str], rows: Sequence[Sequence[str]], *, left: Collection[int] = ()
+) -> None:
+    """Print a table of numbers; the columns at the places ``left`` are texts."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    for at, name in enumerate(columns):
+        justify: Any = "left" if at in left else "right"
+        table.add_column(Text(name), justify=justify, no_wrap=at not in left, overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))  # what comes from data is no markup
+    console = Console()
+    if title:
+        console.print(Text(title, style="bold"))
+    console.print(table)
+
+
+def show_comparison(title: str, name: str, rows: Sequence[Comparison]) -> None:
+    """Baseline beside SCPO, a level a line."""
+    columns = ("level", f"{name}\ncoverage", "\nsize", "SCPO\ncoverage", "\nsize", "change", "95 % interval", "p")
+    show(
+        title,
+        columns,
+        [
+            (
+                f"{row.confidence:g}",
+                f"{row.baseline['coverage']:.3f}",
+                f"{row.baseline['mean_size']:.3f}",
+                f"{row.scpo['coverage']:.3f}",
+                f"{row.scpo['mean_size']:.3f}",
+                f"{row.change:+.1%}",
+                "{:+.1%} to {:+.1%}".format(*(x / max(row.baseline["mean_size"], 1e-9) for x in (row.low, row.high))),
+                "< 0.001" if row.p_value < 0.001 else f"{row.p_value:.3f}",
+            )
+            for row in rows
+        ],
+    )
+
+
+@contextmanager
+def reading(title: str, n_bytes: int | None, passes: int = 1) -> Iterator[Callable[[int], None]]:
+    """A bar of the bytes that were read, on a terminal; a file may be read in several passes."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task(title, total=n_bytes and n_bytes * passes)
+        before = last = 0
+
+        def progress(read: int) -> None:
+            nonlocal before, last
+            if read < last:  # from the beginning again
+                before += last
+            last = read
+            done = before + read
+            bar.update(task, completed=done)
+            if n_bytes and done >= n_bytes * passes:
+                bar.update(task, visible=False)  # what comes next has a bar of its own
+
+        yield progress
