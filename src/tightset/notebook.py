@@ -24,10 +24,12 @@ _LABEL_LENGTH = 30
 _STYLE = """
 .tightset-card {display: inline-block; max-width: 46em; padding: .6em .9em; border: 1px solid rgba(128, 128, 128, .55);
   border-radius: 6px; background: transparent; color: inherit; font-family: inherit; line-height: 1.45}
-.tightset-card table {border-collapse: collapse; margin: .5em 0; background: transparent; color: inherit}
+.tightset-card table {border-collapse: collapse; margin: .5em 0; background: transparent; color: inherit;
+  font-size: inherit}
 .tightset-card th, .tightset-card td {padding: .2em .9em .2em 0; text-align: left; vertical-align: top;
   border: 0; border-top: 1px solid rgba(128, 128, 128, .35); background: transparent; color: inherit;
   white-space: normal}
+.tightset-card th + th, .tightset-card td:nth-child(2) {min-width: 7em}
 .tightset-card thead th {border-top: 0}
 .tightset-card p {margin: .2em 0}
 .tightset-card pre {margin: .3em 0; white-space: pre-wrap; color: inherit; background: transparent}
@@ -127,7 +129,7 @@ def card(model: Any) -> str:
         f"<style>{_STYLE}</style>"
         f'<div class="tightset-card"><p><b>{escape(type(model).__name__)}</b>, fitted. {_rows(model)}</p>'
         f"<p>{_labels(model.classes_)}</p>"
-        '<table><thead><tr><th scope="col">confidence</th><th scope="col">a label is kept from</th>'
+        '<table><thead><tr><th scope="col">confidence</th><th scope="col">threshold</th>'
         f'<th scope="col">training</th></tr></thead><tbody>{rows}</tbody></table>'
         f"<p>Go on with {', '.join(f'<code>{call}</code>' for call in calls)}.</p>"
         f"<details><summary>Parameters</summary><pre>{escape(repr(model))}</pre>"
