@@ -24,7 +24,7 @@ def coverage_band(
     band, and cross-conformal prediction has no law that is known; there it is a yardstick.
 
     >>> [round(end, 3) for end in coverage_band(0.9, 1000, 500)], [round(end, 3) for end in coverage_band(0.9, 1000)]
-    ([0.866, 0.931], [0.881, 0.918])
+    ([0.866, 0.93], [0.881, 0.918])
     """
     tails = (1 - level) / 2, (1 + level) / 2
     if calibration_rows is None:

@@ -119,24 +119,23 @@ def size_histogram(
     """
     series = _series(source, X, y, confidence, groups, need="n", own_levels=True)
     drawn: dict[str, np.ndarray] = {}
-    looks: list[tuple[int, int]] = []  # colour by predictor and hatch by level, or both by what there is several of
+    colours: list[int] = []  # by predictor, or by level if there is but one
     for at, (name, rows) in enumerate(series.items()):
         for of_level, row in enumerate(rows):
             drawn[", ".join(filter(None, [name, percent(row["confidence"])]))] = _shares(row)
-            several = len(series) > 1, max(map(len, series.values())) > 1
-            looks.append((at if several[0] else of_level, of_level if several[1] else at))
+            colours.append(at if len(series) > 1 else of_level)
     ax = axes_for(ax)
     largest = max(int(np.flatnonzero(share)[-1]) for share in drawn.values())
     sizes = np.arange(largest + 1)
     width = 0.84 / len(drawn)
-    for at, ((name, share), (colour, kind)) in enumerate(zip(drawn.items(), looks, strict=True)):
+    for at, ((name, share), colour) in enumerate(zip(drawn.items(), colours, strict=True)):
         shown = np.pad(share, (0, max(0, largest + 1 - len(share))))[: largest + 1]
         paint = COLOURS[colour % len(COLOURS)]
         if largest < _BARS:
-            how = {"fc": (paint, 0.85), "ec": colour_of_text(ax), "lw": 0.6, "hatch": HATCHES[kind % len(HATCHES)]}
+            how = {"fc": (paint, 0.85), "ec": colour_of_text(ax), "lw": 0.6, "hatch": HATCHES[at % len(HATCHES)]}
             ax.bar(sizes - 0.42 + at * width, shown, width, align="edge", label=name, **how)
         else:
-            ax.stairs(shown, np.arange(-0.5, largest + 1), color=paint, ls=LINES[kind % len(LINES)], lw=1.6, label=name)
+            ax.stairs(shown, np.arange(-0.5, largest + 1), color=paint, ls=LINES[at % len(LINES)], lw=1.6, label=name)
     if largest < _BARS:
         ax.set_xticks(sizes)
     ax.set(xlabel="labels in the set", ylabel="share of rows", ylim=(0, None))

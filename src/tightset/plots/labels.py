@@ -127,7 +127,7 @@ def shared_labels(
     shown = np.sort(np.argsort(-(shared.sum(axis=0) + shared.sum(axis=1)), kind="stable")[:most])
     apart, share = apart[np.ix_(shown, shown)], share[np.ix_(shown, shown)]
     side = 2.2 + 0.42 * max(len(shown), 4) if len(shown) <= _WITH_NUMBERS else 2.6 + 0.2 * len(shown)
-    ax = axes_for(ax, side + 0.9, side)
+    ax = axes_for(ax, side + 1.3, side)
     top = float(np.nanmax(apart, initial=0.01))
     image = ax.imshow(apart, cmap="cividis", vmin=0, vmax=top)
     if len(shown) <= _WITH_NUMBERS:
