@@ -162,6 +162,7 @@ def test_text_of_the_data_is_escaped(labelled_rows):
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
     assert "x" * 30 not in html
     assert "by group and label" in html
+    assert "&lt;function" in card(baseline(score=lambda P: P).fit(X, y))
 
 
 def test_few_rows_many_labels_folds_and_trained_models(labelled_rows):

@@ -127,7 +127,7 @@ def test_mean_size_and_its_interval(logistic, scpo, rows):
     ax = plots.mean_size({"SCPO": scpo, "plain": logistic}, X, confidence=[0.8, 0.95])
     for model, name, band in zip((scpo, logistic), ("SCPO", "plain"), ax.collections, strict=True):
         sizes = model.predict_set(X).sum(axis=2)
-        np.testing.assert_allclose(line(ax, name).get_ydata(), sizes.mean(axis=1))
+        np.testing.assert_allclose(line(ax, name).get_xydata(), np.column_stack([[0.8, 0.95], sizes.mean(axis=1)]))
         ends = [stats.t.interval(0.95, 799, one.mean(), stats.sem(one)) for one in sizes]
         corners = band.get_paths()[0].vertices[:, 1]
         assert (corners.min(), corners.max()) == pytest.approx((np.min(ends), np.max(ends)))
@@ -231,6 +231,15 @@ def test_p_values_of_a_row(logistic, scpo, rows):
         assert line(ax, "1 \N{MINUS SIGN} confidence = 0.2").get_xdata()[0] == pytest.approx(0.2)
     assert "(the 20 largest of 50)" in plots.p_values(np.linspace(0, 1, 50)).get_xlabel()
     plots.p_values(scpo, X[0], confidence=0.9)  # not a level that was trained for, and no warning
+
+
+def test_a_row_of_a_frame_keeps_its_names(rows):
+    X = pd.DataFrame(rows[0], columns=list("abcde"))
+    clf = baseline(confidence=0.9).fit(X, rows[1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        widths = [sorted(bar.get_width() for bar in plots.p_values(clf, x).patches) for x in (X.iloc[3], X.iloc[[3]])]
+    assert widths[0] == widths[1] == sorted(clf.predict_p(X.iloc[[3]])[0])
 
 
 def test_regions_are_those_of_the_model(in_the_plane, rows):

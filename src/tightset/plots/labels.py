@@ -168,7 +168,7 @@ def p_values(
     Parameters
     ----------
     source : a fitted predictor with ``x``, or p-values ``(C,)``.
-    x : one row, ``(p,)`` or ``(1, p)``, or a frame of one row.
+    x : one row, ``(p,)`` or ``(1, p)``, a frame of one row, or ``frame.iloc[i]``.
     confidence : one level; by default the first of the predictor, and 0.95 for p-values that are given.
     groups : the group of ``x``.
     labels : names of the p-values that are given.
@@ -179,7 +179,9 @@ def p_values(
     if is_model(source):
         if x is None:
             raise ValueError("x must be given with a fitted predictor: the row whose p-values are drawn")
-        row = np.reshape(x, (1, -1)) if np.ndim(x) == 1 else x
+        row = x
+        if np.ndim(x) == 1:  # a row of a pandas frame keeps the names of its columns
+            row = x.to_frame().T.infer_objects() if hasattr(x, "infer_objects") else np.reshape(x, (1, -1))
         if len(row) != 1:
             raise ValueError(f"x must be one row; got {len(row)}")
         level, names = one_level(source, confidence), list(source.classes_)
