@@ -179,3 +179,4 @@ def test_few_rows_many_labels_folds_and_trained_models(labelled_rows):
 
     trained = baseline(estimator=LogisticRegression().fit(X, y), prefit=True).fit(X_new, y_new)
     assert "fitted. 800 rows calibrate." in card(trained)
+    assert "training</th>" not in card(trained)

@@ -119,9 +119,13 @@ def with_card(model: Any, diagram: str) -> str:
 
 def card(model: Any) -> str:
     """What a notebook shows of a fitted estimator: levels, labels, rows, thresholds, what was gained, how to go on."""
+    told = [_gained(model, at) for at in range(len(model.levels_))]
+    headings = ["confidence", "threshold", *(["training"] if any(told) else [])]
+    head = "".join(f'<th scope="col">{heading}</th>' for heading in headings)
     rows = "".join(
-        f"<tr><td>{_percent(level)}</td><td>{_threshold(model, level)}</td><td>{escape(_gained(model, at))}</td></tr>"
-        for at, level in enumerate(model.levels_)
+        f"<tr><td>{_percent(level)}</td><td>{_threshold(model, level)}</td>"
+        + (f"<td>{escape(said)}</td></tr>" if any(told) else "</tr>")
+        for level, said in zip(model.levels_, told, strict=True)
     )
     calls = ["predict_set(X)", "predict_set(X, as_frame=True)", "predict_p(X)", "evaluate(X, y)"]
     calls += ["summary()"] if hasattr(model, "summary") else []
@@ -129,8 +133,7 @@ def card(model: Any) -> str:
         f"<style>{_STYLE}</style>"
         f'<div class="tightset-card"><p><b>{escape(type(model).__name__)}</b>, fitted. {_rows(model)}</p>'
         f"<p>{_labels(model.classes_)}</p>"
-        '<table><thead><tr><th scope="col">confidence</th><th scope="col">threshold</th>'
-        f'<th scope="col">training</th></tr></thead><tbody>{rows}</tbody></table>'
+        f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
         f"<p>Go on with {', '.join(f'<code>{call}</code>' for call in calls)}.</p>"
         f"<details><summary>Parameters</summary><pre>{escape(repr(model))}</pre>"
         "<p>The diagram of scikit-learn: <code>sklearn.utils.estimator_html_repr(model)</code>.</p></details></div>"
