@@ -18,7 +18,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from tightset import metrics, pieces
+from tightset import metrics, notebook, pieces
 from tightset.checking import (
     check_columns,
     check_folds,
@@ -55,6 +55,7 @@ class Fold(NamedTuple):
     models: list[Any]
     calibrations: list[Calibration]
     record: Any = None
+    trained: int | None = None  # rows, if they were trained on here
 
 
 class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
@@ -187,7 +188,7 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
             own = X if len(train) == X.shape[0] else take(X, train)  # a copy only of some
             models, record = self._train(own, codes[train], take(sample_weight, train))
             models, rows = self._settle(models, held)
-            folds.append(Fold(models, self._calibrations(models, *rows), record))
+            folds.append(Fold(models, self._calibrations(models, *rows), record, len(train)))
             calibrated.append(rows[1])
         self.folds_ = folds
         self._warn_of_calibration(np.concatenate(calibrated))
@@ -273,6 +274,7 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
         groups: Any = None,
         smoothed: bool = False,
         as_labels: bool = False,
+        as_frame: bool = False,
     ) -> Any:
         """Prediction sets: bool ``(n, n_classes)``, columns as ``classes_``.
 
@@ -285,6 +287,10 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
         smoothed : break ties at random, for an error rate of ``1 - confidence`` and not just at most that. With an
             integer ``random_state`` a row is treated alike at every call.
         as_labels : lists of arrays of labels in place of the bool array.
+        as_frame : a data frame with the index of ``X`` and a column for each label: polars if ``X`` is polars, else
+            pandas. With several levels ``frame[level]`` is that of a level: pandas has columns (confidence, label), and
+            for polars there is a dict of frames. With ``as_labels`` there is one column ``set`` of lists of labels, or
+            a column of them for each level.
 
         Notes
         -----
@@ -293,32 +299,36 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
         on the other rows of a call has no coverage guarantee, with or without pieces.)
         """
         if is_dask(X):
-            if as_labels:
-                raise ValueError(
-                    "as_labels=True makes lists, which Dask does not have: take the sets and compute() them"
-                )
+            notebook.refuse_dask(X, as_labels=as_labels, as_frame=as_frame)
             return self._lazily(pieces.sets, X, confidence, groups, smoothed, dtype=bool)
         levels, single = self._levels(confidence)
-        X, groups = self._check_new_rows(X, groups)
+        rows, groups = self._check_new_rows(X, groups)
         self._warn_if_stricter(levels)
-        sets = pieces.sets(self, self._asked(levels, smoothed), X, groups)
+        sets = pieces.sets(self, self._asked(levels, smoothed), rows, groups)
+        if as_frame:
+            return notebook.as_frame(sets, X, self.classes_, levels, single=single, as_labels=as_labels)
         if as_labels:
-            lists = [[self.classes_[kept] for kept in one] for one in sets]
+            lists = notebook.lists_of_labels(sets, self.classes_)
             return lists[0] if single else lists
         return sets[0] if single else sets
 
-    def predict_p(self, X: Any, *, confidence: Any = None, groups: Any = None, smoothed: bool = False) -> Any:
+    def predict_p(
+        self, X: Any, *, confidence: Any = None, groups: Any = None, smoothed: bool = False, as_frame: bool = False
+    ) -> Any:
         """Conformal p-values ``(n, n_classes)``: how unusual each label would be. They are not probabilities.
 
         A label is in the set at a level if its p-value exceeds ``1 - level``. With several trained levels there is
         a measure, and so an array of p-values, for each: ``(levels, n, n_classes)``. Sets are decided on whole
-        ranks, so p-values rounded to float32 never move one.
+        ranks, so p-values rounded to float32 never move one. ``as_frame`` gives a data frame, as in `predict_set`.
         """
         if is_dask(X):
+            notebook.refuse_dask(X, as_frame=as_frame)
             return self._lazily(pieces.p_values, X, confidence, groups, smoothed, dtype=np.float64)
         levels, single = self._levels(confidence)
-        X, groups = self._check_new_rows(X, groups)
-        found = pieces.p_values(self, self._asked(levels, smoothed), X, groups)
+        rows, groups = self._check_new_rows(X, groups)
+        found = pieces.p_values(self, self._asked(levels, smoothed), rows, groups)
+        if as_frame:
+            return notebook.as_frame(found, X, self.classes_, levels, single=single)
         return found[0] if single else found
 
     def predict(self, X: Any) -> Any:
@@ -421,6 +431,17 @@ class ConformalPredictor(ClassifierMixin, BaseEstimator, ABC):
         """
         check_is_fitted(self, "folds_")
         save_model(self, path, says={**describe(self), "about": about or {}}, trusted=trusted)
+
+    # ---- showing ------------------------------------------------------------------------------------------------
+
+    def _repr_html_inner(self) -> str:
+        return notebook.with_card(self, super()._repr_html_inner())
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)
+        if "text/html" in bundle:  # unless scikit-learn was told to show text
+            bundle["text/html"] = notebook.with_card(self, bundle["text/html"])
+        return bundle
 
     # ---- checking -----------------------------------------------------------------------------------------------
 

@@ -49,43 +49,18 @@ def draw_agreement(cells: list[Cell], path: Path) -> None:
 
 def draw_regions(path: Path) -> None:
     """The paper's figure: two variables, three labels, each region a prediction set, from a real fit at 90 %."""
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
     from sklearn.datasets import load_wine
 
+    from tightset.plots import regions
     from tightset.scpo import SCPOClassifier
 
     X, y = load_wine(return_X_y=True)
     X = X[:, [6, 9]]
     clf = SCPOClassifier.paper(0.9, random_state=0).fit(X, y)
-    low, high = X.min(axis=0) - 0.3, X.max(axis=0) + 0.3
-    across, up = np.meshgrid(np.linspace(low[0], high[0], 400), np.linspace(low[1], high[1], 400))
-    sets = clf.predict_set(np.column_stack([across.ravel(), up.ravel()])).reshape(*across.shape, 3)
-    code = sets @ np.array([1, 2, 4])
-    palette = np.array(
-        [[1, 1, 1], [0.55, 0.71, 0.87], [0.98, 0.79, 0.55], [0.78, 0.77, 0.72], [0.67, 0.84, 0.65], [0.6, 0.78, 0.76],
-         [0.83, 0.82, 0.58], [0.72, 0.72, 0.72]]
-    )  # fmt: skip
-    figure = _figure(6.4, 4.4)
-    ax = figure.add_subplot()
-    extent = (low[0], high[0], low[1], high[1])
-    ax.imshow(palette[code], origin="lower", extent=extent, aspect="auto", interpolation="nearest")
-    for label, style in enumerate(("-", "--", ":")):
-        ax.contour(across, up, sets[..., label], levels=[0.5], colors="k", linestyles=style, linewidths=1.2)
-    for label, marker in enumerate("o^s"):
-        ax.plot(*X[y == label].T, marker, ms=3.5, color="k", mfc="none", mew=0.7)
-    names = np.array(list("ABC"))
-    seen = [c for c in range(8) if (code == c).any()]
-    handles: list[Any] = [
-        Patch(fc=palette[c], ec="0.4", label="{" + ", ".join(names[[bool(c >> b & 1) for b in range(3)]]) + "}")
-        for c in seen
-    ]
-    handles += [
-        Line2D([], [], color="k", ls=style, marker=marker, mfc="none", ms=4, label=f"label {name}")
-        for name, style, marker in zip(names, ("-", "--", ":"), "o^s", strict=True)
-    ]
-    ax.legend(handles=handles, fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5), title="prediction set")
-    ax.set(xlabel="flavanoids", ylabel="colour intensity", title="Linear conformity measure, 90 %")
+    figure = _figure(6.4, 4.8)
+    ax = regions(clf, X, y, labels=list("ABC"), ax=figure.add_subplot())
+    ax.set(xlabel="flavanoids", ylabel="colour intensity")
+    figure.suptitle("Linear conformity measure, 90 %")
     figure.savefig(path, dpi=130)
 
 
