@@ -16,13 +16,16 @@ import subprocess
 import sys
 import warnings
 from copy import deepcopy
+from enum import Enum
 from itertools import pairwise
 from pathlib import Path
 from textwrap import dedent
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
 import pytest
+import typer
 import yaml
 
 import tightset
@@ -153,6 +156,44 @@ def test_the_page_of_examples_has_every_script_as_it_is():
 def test_the_reference_of_the_command_line_is_what_the_commands_say():
     written = script("cli_reference").text()
     assert written == (DOCS / "command-line.md").read_text(), "run: python tools/cli_reference.py"
+
+
+def test_the_reference_has_words_defaults_and_every_example():
+    class Shape(Enum):
+        ROUND = "round"
+        FLAT = "flat"
+
+    app = typer.Typer(help="Things.\n\nExample: tightset cut a.csv")
+
+    @app.callback()
+    def root() -> None: ...
+
+    @app.command()
+    def cut(
+        data: Annotated[Path, typer.Argument(help="A file | or -.")],
+        target: Annotated[str, typer.Option("--target", "-t", metavar="COL", help="Its <label>.")],
+        shape: Annotated[Shape, typer.Option(help="What for.")] = Shape.FLAT,
+        loud: Annotated[bool, typer.Option("--loud/--quiet", help="Say more.")] = True,
+    ) -> None:
+        """Cut it.
+
+        Examples:
+        tightset cut a.csv -t b
+        tightset cut - -t b
+        """
+
+    @app.command(hidden=True)
+    def inner() -> None: ...
+
+    reference = script("cli_reference")
+    written = "\n".join(reference.text_of(app, "tightset"))
+    assert "inner" not in written
+    assert "tightset cut DATA [OPTIONS]\n" in written
+    assert "| `DATA` | A file \\| or -. |" in written
+    assert "| `--target COL`, `-t COL` | Its &lt;label>. Required. |" in written
+    assert "| `--shape SHAPE` | What for. One of `round`, `flat`. Default: `flat`. |" in written
+    assert "| `--loud`, `--quiet` | Say more. Default: `--loud`. |" in written
+    assert "Examples:\n\n```text\ntightset cut a.csv -t b\ntightset cut - -t b\n```" in written
 
 
 def test_pictures_are_drawn(tmp_path):

@@ -27,8 +27,13 @@ tools/cli_reference.py` writes this page from the commands themselves.)
 
 def text() -> str:
     """The whole page."""
-    root = typer.main.get_command(app)
-    return "\n".join([TOP, *(part for path, command in walk(root, "tightset") for part in section(path, command))])
+    return "\n".join([TOP, *text_of(app, "tightset")])
+
+
+def text_of(some_app: typer.Typer, name: str) -> Iterator[str]:
+    """The section of every command."""
+    for path, command in walk(typer.main.get_command(some_app), name):
+        yield from section(path, command)
 
 
 def walk(command: Any, path: str) -> Iterator[tuple[str, Any]]:

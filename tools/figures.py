@@ -15,7 +15,7 @@ from tightset import ConformalClassifier
 from tightset.icp import threshold
 
 FOLDER = Path(__file__).parents[1] / "docs" / "figures"
-NEW = np.array([[0.0, 0.0], [1.5, 0.0], [1.4, 1.4], [6.0, 6.0]])
+NEW = np.array([[0.0, 0.0], [1.4, 0.0], [1.4, 1.4], [6.0, 6.0]])
 WHERE = ["amid the ash", "between two", "between three", "far from all"]
 MARKS, SHADES = "o^s", ["#1f4e79", "#d9822b", "#7a9a3a"]  # apart in grey as well
 
