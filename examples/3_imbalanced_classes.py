@@ -6,7 +6,7 @@ from sklearn.model_selection import train_test_split
 from tightset import SCPOClassifier
 
 X, y = make_classification(
-    8000, 8, n_informative=6, n_redundant=0, n_classes=3, weights=[0.8, 0.13, 0.07], class_sep=1.5, random_state=1
+    5000, 8, n_informative=6, n_redundant=0, n_classes=3, weights=[0.8, 0.13, 0.07], class_sep=1.5, random_state=1
 )
 X, X_new, y, y_new = train_test_split(X, y, test_size=0.5, stratify=y, random_state=0)
 print("share of each label:", [round(float((y == label).mean()), 2) for label in range(3)])
