@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench bench-ways bench-gpu bench-dask bench-peers paper efficiency clean
+.PHONY: demo test lint docs docs-pages docs-serve bench bench-ways bench-gpu bench-dask bench-peers paper efficiency clean
 
 demo: $(VENV)/installed
 	$(BIN)/tightset demo
@@ -15,6 +15,20 @@ lint: $(VENV)/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The site, into site/; a link that leads nowhere is an error. Nothing is fetched from elsewhere.
+docs: $(VENV)/installed
+	$(BIN)/mkdocs build --strict
+
+# The same in a browser, built anew at every change.
+docs-serve: $(VENV)/installed
+	$(BIN)/mkdocs serve --strict
+
+# Pages and pictures that programs write: the command line's reference, the examples with their output, figures.
+docs-pages: $(VENV)/installed
+	$(BIN)/python tools/cli_reference.py
+	$(BIN)/python tools/examples_page.py
+	$(BIN)/python tools/figures.py
 
 # Speed as ratios, side by side (under 10 minutes on 2 cores), and docs/performance.md from them.
 bench: $(VENV)/installed
@@ -57,4 +71,4 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -127,7 +127,7 @@ def opening(details: Json) -> str:
 Speed as ratios: the sides take turns in one process, so that a slow machine is slow for all of them. This page
 is written by a program from stored results; no figure on it was typed. To make it again:
 
-```
+```text
 make bench         # about {machine["seconds"] / 60:.0f} minutes on the machine below; the paper's data are used if TIGHTSET_DATA is set
 make bench-ways    # the comparison of ways to run a step; needs what it compares, or leaves it out
 ```

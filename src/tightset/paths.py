@@ -41,15 +41,22 @@ _WORTH_SAMPLING = 1.5  # as many rows as the sample; training on all costs somet
 class Search:
     """What is tried. More of everything makes sets a little smaller, for a longer fit.
 
-    paths : (measure, gamma) pairs; pulls : how strongly each step is held to the logistic coefficients, in order;
-    max_iter : evaluations a step; folds : of the cross-validation that judges the candidates;
-    repeats : how often another classifier is cross-validated, with other folds each time (``estimator``);
-    restarts : how often each path is followed again from a randomly displaced start;
+    Parameters
+    ----------
+    paths : (measure, gamma) pairs; by default two-matrix with 1, 2 and 4, softmax with 4, and linear with 1.
+    pulls : how strongly each step is held to the logistic coefficients, in order.
+    max_iter : evaluations a step.
+    folds : of the cross-validation that judges the candidates.
+    repeats : how often another classifier is cross-validated, with other folds each time (``estimator``).
+    restarts : how often each path is followed again from a randomly displaced start.
     strengths : the values of C of the logistic regressions, in order; a tenth of each on unfolded columns, of which
-    there are many more; both_columns : follow the paths on plain and on unfolded columns, not only on the better ones;
+        there are many more.
+    both_columns : follow the paths on plain and on unfolded columns, not only on the better ones.
     rows : with more than half as many training rows again, everything is tried and chosen on a sample of so many, and
-    what was chosen is then trained on all (not on top of another classifier, which sees all rows).
+        what was chosen is then trained on all (not on top of another classifier, which sees all rows).
 
+    Examples
+    --------
     >>> Search(rows=100_000).samples(120_000), Search(rows=100_000).samples(200_000)
     (False, True)
     """

@@ -101,6 +101,8 @@ class SCPOClassifier(ConformalPredictor):
         and folds go to that cluster. The result does not depend on it.
     verbose : show a progress bar: True, False, or ``"auto"``: on a terminal, if it takes longer than a few seconds.
 
+    Notes
+    -----
     Of more than 30,000 training rows a sample is searched, and what was chosen there is trained on all of them; `fit`
     also takes Dask arrays and data frames, whose rows stay where they are (docs/distributed.md).
 

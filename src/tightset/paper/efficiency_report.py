@@ -166,7 +166,7 @@ def _opening(found: dict[Comparison, Row], tables: dict[str, list[Cell]], sessio
 probabilities are thresholded (LAC): the honest baseline. Seven data sets, five levels, up to {splits} splits. A ratio below
 1 means smaller sets. This page is written by a program from stored rows; no figure on it was typed. To make it again:
 
-```
+```text
 tightset data fetch                                      # raw files
 make efficiency                                          # about an hour on 2 cores; can be broken off and resumed
 ```

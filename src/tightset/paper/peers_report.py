@@ -163,7 +163,7 @@ The same classifiers, splits and levels for MAPIE, crepes, puncc and tightset, o
 below 1 means that tightset's sets are smaller. This page is written by a program from stored rows; no figure on it was typed.
 To make it again:
 
-```
+```text
 tightset data fetch      # raw files
 make bench-peers         # one to two hours on 2 cores; can be broken off and resumed
 ```

@@ -122,7 +122,7 @@ A. Bellotti, *Optimized conformal classification using gradient descent approxim
 {counted(len(results.seeds), "split")} of {counted(len(results.datasets), "data set")}, beside what is printed. This page is
 written by a program from stored rows; no figure on it was typed. To make it again:
 
-```
+```text
 tightset data fetch                                # raw files; says what to place by hand where an archive has no usable file
 tightset paper run --out results/paper             # measures every row; can be broken off and resumed
 tightset paper report --results results/paper      # writes this page

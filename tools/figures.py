@@ -1,0 +1,129 @@
+"""Draw the pictures of the pages that explain: `python tools/figures.py` writes them into docs/figures/.
+
+All are made of the rows that docs/confidence.md and docs/p-values.md use, so the pages and the pictures agree.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from sklearn.datasets import make_blobs
+from sklearn.model_selection import train_test_split
+
+from tightset import ConformalClassifier
+from tightset.icp import threshold
+
+FOLDER = Path(__file__).parents[1] / "docs" / "figures"
+NEW = np.array([[0.0, 0.0], [1.4, 0.0], [1.4, 1.4], [6.0, 6.0]])
+WHERE = ["amid the ash", "between two", "between three", "far from all"]
+MARKS, SHADES = "o^s", ["#1f4e79", "#d9822b", "#7a9a3a"]  # apart in grey as well
+
+
+def rows() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Three kinds of trees in the plane: rows to fit, new rows, and the labels of both."""
+    X, y = make_blobs(4000, centers=[[0, 0], [3, 0], [0, 3]], random_state=0)
+    X, X_new, y, y_new = train_test_split(X, np.array(["ash", "elm", "oak"])[y], test_size=0.5, random_state=0)
+    return X, X_new, y, y_new
+
+
+def draw_calibration(folder: Path) -> None:
+    """From calibration scores to a threshold, and from the threshold to sets."""
+    X, _, y, _ = rows()
+    clf = ConformalClassifier(confidence=0.95, random_state=0).fit(X, y)
+    scored = clf.folds_[0]
+    own = scored.calibrations[0].alphas[None, -1]
+    least = threshold(own, 0.95)
+    figure = Figure(figsize=(8, 3.4), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=[1, 1.25])
+    bins = np.linspace(0, 1, 41)
+    left.hist(own[own >= least], bins, color="0.75", label="95 % of the rows")
+    left.hist(own[own < least], bins, color="0.25", label="5 %: these may be lost")
+    left.axvline(least, color="#b03030", lw=1.5)
+    left.annotate("threshold", (least, left.get_ylim()[1] * 0.45), (least + 0.12, left.get_ylim()[1] * 0.45),
+                  arrowprops={"arrowstyle": "->", "color": "#b03030"}, color="#b03030", va="center")  # fmt: skip
+    left.set(xlabel="score of the own label", ylabel="calibration rows", title="1. A threshold from rows held aside")
+    left.legend(fontsize=8, loc="upper left", bbox_to_anchor=(0.32, 1))
+    scores = clf._scores(scored.models[0], NEW, {})
+    sets = clf.predict_set(NEW, as_labels=True)
+    for at, (mark, shade) in enumerate(zip(MARKS, SHADES, strict=True)):
+        kept = scores[:, at] >= least
+        height = -np.arange(len(NEW)) + 0.16 * (1 - at)  # apart, where scores are alike
+        style: dict[str, Any] = {"ls": "none", "marker": mark, "ms": 8, "color": shade}
+        right.plot(scores[kept, at], height[kept], **style)
+        right.plot(scores[~kept, at], height[~kept], mfc="white", **style)
+        right.plot([], [], **style, label=clf.classes_[at])
+    right.axvline(least, color="#b03030", lw=1.5)
+    named = [f"{where}\n{{{', '.join(labels)}}}" for where, labels in zip(WHERE, sets, strict=True)]
+    right.set_yticks(-np.arange(len(NEW)), named)
+    right.set(xlabel="score of each label", xlim=(-0.04, 1.04), ylim=(-3.5, 0.5), title="2. Sets of new rows")
+    right.legend(fontsize=8, title="filled: in the set", title_fontsize=8, loc="center right", bbox_to_anchor=(1, 0.62))
+    figure.savefig(folder / "calibration.png", dpi=130)
+
+
+def draw_levels(folder: Path) -> None:
+    """What kinds of sets there are at each level, and how large they are on average."""
+    X, X_new, y, y_new = rows()
+    clf = ConformalClassifier(confidence=0.95, random_state=0).fit(X, y)
+    levels = [0.7, 0.75, 0.8, 0.85, 0.875, 0.9, 0.925, 0.95, 0.96, 0.97, 0.98, 0.99, 0.995]
+    found = clf.evaluate(X_new, y_new, confidence=levels)
+    right_ones = (clf.predict(X_new) == y_new).mean()
+    figure = Figure(figsize=(7.2, 3.4), layout="constrained")
+    ax = figure.subplots()
+    shares = [[row["empty"] for row in found], *([row[f"share_of_size_{w}"] for row in found] for w in (1, 2, 3))]
+    names = ["no label", "one label", "two", "three"]
+    ax.stackplot(levels, shares, labels=names, colors=["0.35", "0.92", "0.75", "0.55"], edgecolor="white", lw=0.5)
+    ax.axvline(right_ones, color="#b03030", ls="--", lw=1.2)
+    ax.text(
+        right_ones - 0.004,
+        0.75,
+        "share that the classifier\ngets right",
+        color="#b03030",
+        ha="right",
+        va="center",
+        fontsize=8,
+    )
+    ax.set(xlabel="confidence", ylabel="share of the sets", xlim=(0.7, 0.995), ylim=(0, 1))
+    size = ax.twinx()
+    size.plot(levels, [row["mean_size"] for row in found], color="#1f4e79", lw=2)
+    size.set(ylim=(0, 2), ylabel="labels a set (line)")
+    size.yaxis.label.set_color("#1f4e79")
+    figure.legend(fontsize=8, loc="outside right center", title="sets with", title_fontsize=8)
+    figure.savefig(folder / "levels.png", dpi=130)
+
+
+def draw_p_values(folder: Path) -> None:
+    """The p-values of four rows, and the lines that a label must reach above to be in a set."""
+    X, _, y, _ = rows()
+    clf = ConformalClassifier(confidence=0.95, random_state=0).fit(X, y)
+    p = clf.predict_p(NEW)
+    figure = Figure(figsize=(7.2, 2.8), layout="constrained")
+    for at, ax in enumerate(figure.subplots(1, len(NEW), sharey=True)):
+        ax.bar(clf.classes_, p[at], color=SHADES, width=0.7)
+        for level, style in ((0.8, ":"), (0.9, "--"), (0.95, "-")):
+            ax.axhline(1 - level, color="0.2", ls=style, lw=1, label=f"{level:.0%} confidence")
+        ax.set_title(f"{WHERE[at]}\nsum {p[at].sum():.2f}", fontsize=9)
+        ax.set_ylim(0, 0.5)
+    figure.axes[0].set_ylabel("p-value")
+    handles, names = figure.axes[0].get_legend_handles_labels()
+    figure.legend(
+        handles,
+        names,
+        fontsize=8,
+        loc="outside lower center",
+        ncols=3,
+        title="in the set above the line of",
+        title_fontsize=8,
+    )
+    figure.savefig(folder / "p-values.png", dpi=130)
+
+
+def draw(folder: Path) -> None:
+    """All of them."""
+    draw_calibration(folder)
+    draw_levels(folder)
+    draw_p_values(folder)
+
+
+if __name__ == "__main__":
+    draw(FOLDER)
