@@ -85,6 +85,7 @@ def main() -> None:
     0: done. 1: a file, a table or a model is not as it should be. 2: wrong usage. 130: interrupted.
     """
     said: set[str] = set()
+    stopped = False
 
     def say_once(message: Any, *_: Any, **__: Any) -> None:
         if str(message) not in said:
@@ -92,11 +93,14 @@ def main() -> None:
             typer.echo(f"warning: {message}", err=True)
 
     def stop(*_: Any) -> None:
+        nonlocal stopped
+        stopped = True
         raise KeyboardInterrupt
 
     warnings.showwarning = say_once
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, stop)  # so that what is half done is taken away
+        for how in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(how, stop)  # so that what is half done is taken away
     try:
         code = app(standalone_mode=False)
     except (typer.Abort, KeyboardInterrupt):
@@ -105,11 +109,13 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 141
     except Exception as error:  # noqa: BLE001 - the boundary to people
-        if hasattr(error, "show"):  # wrong usage: typer knows how to say it
+        if stopped:  # pandas makes an error of its own of it
+            pass
+        elif hasattr(error, "show"):  # wrong usage: typer knows how to say it
             error.show()
         else:
             typer.echo(f"tightset: {error}", err=True)
-        code = getattr(error, "exit_code", 1)
+        code = 130 if stopped else getattr(error, "exit_code", 1)
     if code == 130:
         typer.echo("interrupted", err=True)
     raise SystemExit(code or 0)

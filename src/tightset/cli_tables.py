@@ -32,7 +32,7 @@ Estimator = Annotated[
     str,
     typer.Option(
         help="What measures are trained on: linear (the columns themselves: fast), auto (trees, columns and mixtures "
-        "of them: slow, often the smallest sets), or on top of hgb, rf, et, mlp, logistic, lightgbm, xgboost."
+        "of them: slow, often the smallest sets), or on top of hgb, rf, et, mlp, logistic, lightgbm."
     ),
 ]
 Search = Annotated[str, typer.Option(help="fast, default or thorough.")]
@@ -57,7 +57,7 @@ Lenient = Annotated[
     ),
 ]
 
-_BASES = ("hgb", "rf", "et", "mlp", "logistic", "lightgbm", "xgboost")
+_BASES = ("hgb", "rf", "et", "mlp", "logistic", "lightgbm")
 
 
 @tables_app.command()
@@ -453,19 +453,14 @@ def _baseline_name(estimator: str) -> str:
 
 
 def _base(name: str) -> Any:
-    if name in ("lightgbm", "xgboost"):
+    if name == "lightgbm":
         try:
-            if name == "lightgbm":
-                from lightgbm import LGBMClassifier
-
-                return LGBMClassifier(verbose=-1)
-            from xgboost import XGBClassifier
-
-            return XGBClassifier()
+            from lightgbm import LGBMClassifier
         except ImportError:
             raise typer.BadParameter(
-                f'{name} is not installed: pip install "tightset[{name}]"', param_hint="--estimator"
+                'lightgbm is not installed: pip install "tightset[lightgbm]"', param_hint="--estimator"
             ) from None
+        return LGBMClassifier(verbose=-1)
     from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
     from sklearn.linear_model import LogisticRegression
     from sklearn.neural_network import MLPClassifier

@@ -98,6 +98,8 @@ class TableFile:
             start = reader.peek(8)[:8]
             if not start:
                 raise TableError(f"{self.name} is empty")
+            if b"__metadata__" in reader.peek(64)[:64]:
+                raise TableError(f"{self.name} is a tightset model and not a table; the model comes first")
             if start[:4] == b"PAR1":
                 frames = self._parquet(path, only, text)
             else:

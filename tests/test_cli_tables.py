@@ -1,0 +1,352 @@
+"""From a file to a decision at the command line; and what is said when the file is not what it should be."""
+
+import csv
+import io
+import json
+import pickle
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.ensemble import RandomForestClassifier
+
+import tightset
+from test_cli import run
+from test_tables import table
+from tightset.paths import SEARCHES, Search
+
+FAST = ["--search", "fast", "--confidence", "0.8", "--confidence", "0.9"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    where = tmp_path_factory.mktemp("cli")
+    table(600).to_csv(where / "train.csv", index=False)
+    table(200, seed=1).to_csv(where / "test.csv", index=False)
+    subprocess.run(
+        [sys.executable, "-m", "tightset", "fit", "train.csv", "--target", "kind", *FAST, "--out", "m.tightset"],
+        cwd=where,
+        check=True,
+        capture_output=True,
+    )
+    return where
+
+
+@pytest.fixture
+def here(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "120")
+    return folder
+
+
+@pytest.fixture
+def cli(monkeypatch, capsys):
+    return lambda *words: run(monkeypatch, capsys, *map(str, words))
+
+
+# ---- what works ---------------------------------------------------------------------------------------------------
+
+
+def test_fit_says_what_was_done(here, cli):
+    code, out, err = cli("fit", "train.csv", "--target", "kind", *FAST, "--out", "again.tightset")
+    assert (code, err) == (0, "")
+    assert "600 rows, 4 columns, 3 labels; 450 rows train, 150 calibrate." in out
+    assert "left out 'name'" in out
+    assert "At 80 % confidence" in out
+    assert "written: again.tightset" in out
+    first, second = (tightset.load(name) for name in ("again.tightset", "m.tightset"))
+    new = table(50, seed=2)
+    np.testing.assert_array_equal(first.predict_p(new), second.predict_p(new))  # same seed, same bits
+
+
+def test_fit_for_machines(here, cli):
+    code, out, _ = cli("fit", "train.csv", "--target", "kind", *FAST, "--out", "j.tightset", "--json", "--no-baseline")
+    told = json.loads(out)
+    assert code == 0
+    assert told["labels"] == ["x", "y", "z"]
+    assert told["levels"] == [0.8, 0.9]
+    assert told["trained"] == 450
+    assert len(told["sha256"]) == 64
+    assert tightset.load("j.tightset").baseline is None
+
+
+@pytest.mark.parametrize("estimator", ["hgb", "rf", "logistic", "lightgbm"])
+def test_estimators_by_name(here, cli, estimator, monkeypatch):
+    few = Search((("softmax", 4.0),), pulls=(1.0,), max_iter=5, folds=2, repeats=1)
+    monkeypatch.setitem(SEARCHES, "fast", few)
+    forest = RandomForestClassifier
+    monkeypatch.setattr("sklearn.ensemble.RandomForestClassifier", lambda: forest(5))
+    fit = ("fit", "train.csv", "--target", "kind", "--search", "fast", "--estimator", estimator, "--out", "e.tightset")
+    code, _, err = cli(*fit)
+    assert (code, err) == (0, "")
+    code, out, _ = cli("predict", "e.tightset", "test.csv")
+    assert code == 0
+    assert len(out.splitlines()) == 201
+
+
+def test_predictions_are_the_models_sets(here, cli):
+    model, new = tightset.load("m.tightset"), pd.read_csv("test.csv")
+    sets, p = model.predict_set(new), model.predict_p(new)
+    code, out, err = cli("predict", "m.tightset", "test.csv", "--keep", "name")
+    assert (code, err) == (0, "")
+    lines = list(csv.DictReader(io.StringIO(out)))
+    assert [*lines[0]] == ["row", "name", "confidence", "size", "set", "p"]
+    assert len(lines) == 400
+    for line in lines:
+        level, row = {"0.8": 0, "0.9": 1}[line["confidence"]], int(line["row"]) - 1
+        kept = sets[level, row]
+        labels = line["set"].split("|") if line["set"] else []
+        assert int(line["size"]) == kept.sum() == len(labels)
+        assert set(labels) == set(model.classes_[kept])
+        values = [p[level, row, model.classes_.tolist().index(label)] for label in labels]
+        np.testing.assert_allclose([float(x) for x in line["p"].split("|") if x], values, rtol=1e-5)
+        assert values == sorted(values, reverse=True)
+        assert line["name"] == new["name"][row]
+
+
+def test_every_form_of_output_says_the_same(here, cli):
+    names = ("p.csv", "p.jsonl", "p.parquet")
+    for name in names:
+        assert cli("predict", "m.tightset", "test.csv", "--out", name)[0] == 0
+    of_csv = [
+        (int(a["row"]), float(a["confidence"]), a["set"])
+        for a in csv.DictReader(io.StringIO(Path("p.csv").read_text()))
+    ]
+    objects = [json.loads(line) for line in Path("p.jsonl").read_text().splitlines()]
+    of_json = [(a["row"], a["confidence"], "|".join(one["label"] for one in a["set"])) for a in objects]
+    frame = pd.read_parquet("p.parquet")
+    of_parquet = [(a.row, a.confidence, "|".join(a.set)) for a in frame.itertuples()]
+    assert of_csv == of_json == of_parquet
+    assert frame["p"][0].tolist() == pytest.approx([one["p"] for one in objects[0]["set"]])
+    code, out, _ = cli("predict", "m.tightset", "test.csv", "--format", "table")
+    assert code == 0
+    assert "The first 20 sets are shown" in out
+
+
+def test_labels_with_a_bar_are_json(tmp_path, cli, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table(600).replace({"kind": {"x": "a|b"}}).to_csv("t.csv", index=False)
+    assert cli("fit", "t.csv", "--target", "kind", "--search", "fast")[0] == 0
+    _, out, _ = cli("predict", "model.tightset", "t.csv")
+    assert {label for line in csv.DictReader(io.StringIO(out)) for label in json.loads(line["set"])} == {
+        "a|b",
+        "y",
+        "z",
+    }
+
+
+def test_pipes(folder):
+    command = [sys.executable, "-m", "tightset", "predict", "m.tightset", "-", "--confidence", "0.9"]
+    piped = subprocess.run(
+        command, cwd=folder, input=(folder / "test.csv").read_bytes(), capture_output=True, check=True
+    )
+    named = subprocess.run([*command[:5], "test.csv", *command[6:]], cwd=folder, capture_output=True, check=True)
+    assert piped.stdout == named.stdout
+    assert piped.stderr == b""
+    code = f"{sys.executable} -m tightset predict m.tightset test.csv | head -1; echo ${{PIPESTATUS[0]}}"
+    cut = subprocess.run(["bash", "-c", code], cwd=folder, capture_output=True, text=True)
+    assert cut.stdout.splitlines()[0] == "row,confidence,size,set,p"
+    assert "Traceback" not in cut.stderr
+
+
+def test_evaluate(here, cli):
+    row = tightset.load("m.tightset").evaluate(pd.read_csv("test.csv"))[1]
+    code, out, _ = cli("evaluate", "m.tightset", "test.csv", "--by-label")
+    assert code == 0
+    assert f"{row['coverage']:.3f}" in out
+    assert f"{row['mean_size']:.3f}" in out
+    assert "Coverage of each label" in out
+    assert "SCPO's sets are" in out
+    code, out, _ = cli("evaluate", "m.tightset", "test.csv", "--json")
+    assert json.loads(out)["predictor"][1]["coverage"] == row["coverage"]
+    assert "baseline" in json.loads(out)
+
+
+def test_explain(here, cli):
+    code, out, _ = cli("explain", "m.tightset", "test.csv", "--row", 3)
+    assert code == 0
+    assert "Row 3: how well each label fits, beside 150 calibration rows" in out
+    assert "not the probability" in out
+    code, out, _ = cli("explain", "m.tightset", "test.csv", "--row", 3, "--confidence", 0.9, "--json")
+    told = json.loads(out)
+    p = tightset.load("m.tightset").predict_p(pd.read_csv("test.csv"))[1, 2]
+    assert told["p"] == pytest.approx(dict(zip("xyz", p, strict=True)))
+    code, _, err = cli("explain", "m.tightset", "test.csv", "--row", 999)
+    assert code == 1
+    assert "there is no row 999; test.csv has 200" in err
+
+
+def test_compare(here, cli):
+    words = ("compare", "train.csv", "--target", "kind", *FAST, "--splits", 2)
+    code, out, _ = cli(*words)
+    assert code == 0
+    assert "Prediction sets of 150 test rows, split 2 of 2" in out
+    assert "Change of size over 2 splits" in out
+    code, out, _ = cli(*words, "--json")
+    rows = json.loads(out)
+    assert [(row["split"], row["confidence"]) for row in rows] == [(0, 0.8), (0, 0.9), (1, 0.8), (1, 0.9)]
+    assert rows[0]["scpo"]["n"] == rows[0]["baseline"]["n"] == 150
+
+
+# ---- what is refused ----------------------------------------------------------------------------------------------
+
+
+def refused(cli, message, *words, code=1):
+    """A sentence or two, an exit code, and every file as it was."""
+    before = everything()
+    seen, out, err = cli(*words)
+    assert seen == code, err
+    told = " ".join(err.replace("│", " ").split())
+    assert message in told
+    assert len(told) < 600
+    assert everything() == before
+    assert out == ""
+
+
+def everything():
+    return {path.name: path.read_bytes() for path in Path().iterdir() if path.is_file()}
+
+
+def write(name, data):
+    Path(name).write_bytes(data if isinstance(data, bytes) else data.encode())
+
+
+def test_bad_tables_at_fit(here, cli):
+    new = table(100, seed=3)
+    write("empty.csv", "")
+    write("header.csv", "a,b\n")
+    new.to_csv("semicolon.csv", sep=";", index=False)
+    new.assign(kind="x").to_csv("constant.csv", index=False)
+    new.assign(kind=[None, *new["kind"][1:]]).to_csv("gap.csv", index=False)
+    write("out.tightset", Path("m.tightset").read_bytes())
+    for message, name, target in (
+        ("there is no file nothing.csv", "nothing.csv", "kind"),
+        ("empty.csv is empty", "empty.csv", "kind"),
+        ("header but no rows", "header.csv", "b"),
+        ("separated by semicolons: give --delimiter ';'", "semicolon.csv", "kind"),
+        ("no column 'kin' in train.csv; did you mean 'kind'?", "train.csv", "kin"),
+        ("is 'x' in every row", "constant.csv", "kind"),
+        ("1 missing values, first in row 1", "gap.csv", "kind"),
+        ("is a tightset model and not a table", "m.tightset", "kind"),
+    ):
+        refused(cli, message, "fit", name, "--target", target, "--out", "out.tightset")
+
+
+def test_wrong_usage(here, cli):
+    fit = ("fit", "train.csv", "--target", "kind")
+    refused(cli, "95 is not between 0 and 1; 95 % is 0.95", *fit, "--confidence", 95, code=2)
+    refused(cli, "'svm' is none of linear, auto, hgb", *fit, "--estimator", "svm", code=2)
+    refused(cli, "'quick' is none of fast, default, thorough", *fit, "--search", "quick", code=2)
+    refused(cli, "train.csv is what is read", *fit, "--out", "train.csv", code=2)
+    refused(cli, "test.csv exists and is not a model", *fit, "--out", "test.csv", code=2)
+    refused(cli, "there is no folder nowhere", *fit, "--out", "nowhere/m.tightset", code=2)
+    refused(
+        cli,
+        "'xlsx' is none of csv, jsonl, parquet, table",
+        "predict",
+        "m.tightset",
+        "test.csv",
+        "--format",
+        "xlsx",
+        code=2,
+    )
+    refused(
+        cli, "does not end in .csv, .jsonl or .parquet", "predict", "m.tightset", "test.csv", "--out", "p.txt", code=2
+    )
+    refused(
+        cli,
+        "m.tightset is what is read",
+        "predict",
+        "m.tightset",
+        "test.csv",
+        "--out",
+        "m.tightset",
+        "--format",
+        "csv",
+        code=2,
+    )
+    refused(cli, "no column 'idd'", "predict", "m.tightset", "test.csv", "--keep", "idd", "--out", "p.csv", code=2)
+    refused(cli, "Missing option '--target'", "fit", "train.csv", code=2)
+
+
+def test_bad_tables_at_predict(here, cli):
+    new = pd.read_csv("test.csv")
+    write("p.csv", "precious")
+    new[new.columns[::-1]].to_csv("order.csv", index=False)
+    new.assign(extra=1).to_csv("extra.csv", index=False)
+    new.drop(columns="age").to_csv("absent.csv", index=False)
+    new.assign(age=["old", *new["age"][1:]]).to_csv("type.csv", index=False)
+    new.assign(colour="violet").to_csv("category.csv", index=False)
+    new.to_csv("semicolon.csv", sep=";", index=False)
+    write("empty.csv", "")
+    for message, name in (
+        ("in another order than in training", "order.csv"),
+        ("the column 'extra' was not there in training", "extra.csv"),
+        ("the column 'age' that the model was trained on is missing", "absent.csv"),
+        ("'age' was numbers in training, but row 1 has 'old'", "type.csv"),
+        ("'colour' has 'violet', first in row 1, which no training row had", "category.csv"),
+        ("separated by semicolons", "semicolon.csv"),
+        ("is empty", "empty.csv"),
+        ("there is no file", "nothing.csv"),
+    ):
+        refused(cli, message, "predict", "m.tightset", name, "--out", "p.csv")
+    plain = cli("predict", "m.tightset", "test.csv")[1]
+    for name in ("order.csv", "extra.csv"):
+        assert cli("predict", "m.tightset", name, "--lenient")[1] == plain
+    assert cli("predict", "m.tightset", "category.csv", "--lenient")[0] == 0
+    assert cli("predict", "m.tightset", "type.csv", "--lenient")[0] == 1
+
+
+def test_bad_models(here, cli):
+    whole = Path("m.tightset").read_bytes()
+    write("half.tightset", whole[: len(whole) // 2])
+    altered = bytearray(whole)
+    altered[-1000] ^= 1
+    write("altered.tightset", bytes(altered))
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("zeros", bytes(10**8))
+    write("bomb.tightset", buffer.getvalue())
+    write("pickle.tightset", pickle.dumps({"a": 1}))
+    write("p.csv", "precious")
+    for message, name in (
+        ("cut short", "half.tightset"),
+        ("its bytes were altered", "altered.tightset"),
+        ("is a zip archive and not a tightset model; it was not unpacked", "bomb.tightset"),
+        ("is a pickle and not a tightset model", "pickle.tightset"),
+        ("is not a tightset model", "test.csv"),
+        ("there is no file nothing", "nothing"),
+    ):
+        refused(cli, message, "predict", name, "test.csv", "--out", "p.csv")
+        refused(cli, message, "evaluate", name, "test.csv")
+    tightset.ConformalClassifier(random_state=0).fit(np.arange(40.0)[:, None], np.arange(40) % 2).save(
+        "arrays.tightset"
+    )
+    refused(cli, "holds a model of arrays", "predict", "arrays.tightset", "test.csv")
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_interrupting_leaves_nothing_half_written(tmp_path, folder, how):
+    """Stopped in the middle of predicting a long table, of which the end never comes."""
+    (tmp_path / "p.csv").write_text("precious")
+    command = [sys.executable, "-m", "tightset", "predict", folder / "m.tightset", "-", "--out", "p.csv"]
+    job = subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    header, *rows = (folder / "test.csv").read_bytes().splitlines(keepends=True)
+    job.stdin.write(header)
+    deadline = time.monotonic() + 120
+    while len(list(tmp_path.iterdir())) < 2 and time.monotonic() < deadline:  # until it writes
+        job.stdin.write(b"".join(rows) * 100)
+        job.stdin.flush()
+    assert len(list(tmp_path.iterdir())) == 2
+    job.send_signal(how)
+    _, err = job.communicate()
+    assert err == b"interrupted\n"
+    assert job.returncode == 130
+    assert [path.name for path in tmp_path.iterdir()] == ["p.csv"]
+    assert (tmp_path / "p.csv").read_text() == "precious"

@@ -1,0 +1,327 @@
+"""Tables: what is read, what columns become, and that only training rows say so."""
+
+import gzip
+import io
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import tightset
+from makers import baseline, quick_scpo
+from tightset import TightsetWarning
+from tightset.encoding import MISSING, OTHER, Category, Number
+from tightset.explaining import explain
+from tightset.files import TableError, TableFile
+from tightset.tables import FrameTable, fit_table, prepare, split_rows
+
+
+def table(n=600, seed=0):
+    """Numbers, categories, gaps, a name, and a label that hangs on them."""
+    rng = np.random.default_rng(seed)
+    k = rng.integers(0, 3, n)
+    colour = np.array(["red", "green", "blue"], dtype=object)[(k + (rng.random(n) < 0.3)) % 3]
+    return pd.DataFrame(
+        {
+            "name": [f"person {at}" for at in range(n)],
+            "age": np.where(rng.random(n) < 0.1, np.nan, 40 + 8 * k + rng.normal(0, 5, n)).round(1),
+            "colour": np.where(rng.random(n) < 0.05, None, colour),
+            "member": rng.random(n) < 0.2 + 0.3 * k,
+            "town": [f"t{int(x)}" for x in rng.exponential(2, n)],
+            "kind": np.array(["x", "y", "z"])[k],
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def frame():
+    return table()
+
+
+@pytest.fixture(scope="module")
+def model(frame):
+    return fit_table(frame, "kind", quick_scpo(confidence=[0.8, 0.9]), baseline(confidence=[0.8, 0.9]))
+
+
+# ---- files --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def files(frame, tmp_path_factory):
+    """The same table in every form."""
+    folder = tmp_path_factory.mktemp("tables")
+    frame.to_csv(folder / "a.csv", index=False)
+    frame.to_csv(folder / "a.tsv", index=False, sep="\t")
+    for ending in ("gz", "bz2", "xz", "zip"):
+        frame.to_csv(folder / f"a.csv.{ending}", index=False)
+    frame.to_parquet(folder / "a.parquet")
+    (folder / "no-ending").write_bytes((folder / "a.parquet").read_bytes())
+    (folder / "windows.csv").write_bytes(b"\xef\xbb\xbf" + (folder / "a.csv").read_bytes().replace(b"\n", b"\r\n"))
+    return folder
+
+
+FORMS = ["a.csv", "a.tsv", "a.csv.gz", "a.csv.bz2", "a.csv.xz", "a.csv.zip", "a.parquet", "no-ending", "windows.csv"]
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_every_form_of_a_table_gives_the_same_model(name, files, frame, model):
+    again = fit_table(TableFile(files / name), "kind", baseline(confidence=[0.8, 0.9]))
+    assert again.encoding == model.encoding
+    np.testing.assert_array_equal(again.encode(frame), model.encode(frame))
+    np.testing.assert_array_equal(again.predict_p(frame), model.baseline.predict_p(model.encode(frame)))
+
+
+def test_standard_input_is_read_as_often_as_needed(files, frame, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO((files / "a.csv.gz").read_bytes())))
+    source = TableFile("-")
+    source.twice()
+    first, second = ([len(chunk) for chunk in source.chunks()] for _ in range(2))
+    assert first == second == [len(frame)]
+
+
+def test_chunks_are_numbered_through(monkeypatch, files):
+    monkeypatch.setattr("tightset.files._CELLS", 600)
+    for name in ("a.csv", "a.parquet"):
+        chunks = list(TableFile(files / name).chunks(text=["kind"]))
+        assert [len(chunk) for chunk in chunks] == [100] * 6
+        assert np.concatenate([chunk.index for chunk in chunks]).tolist() == list(range(600))
+
+
+def read(tmp_path, data, name="t.csv", **how):
+    path = tmp_path / name
+    path.write_bytes(data if isinstance(data, bytes) else data.encode())
+    return list(TableFile(path, **how).chunks())
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ("", "is empty"),
+        ("\n1,2\n", "begins with an empty line"),
+        ("a;b\n1;2\n", "separated by semicolons: give --delimiter ';'"),
+        ("a\tb\n1\t2\n", r"separated by tabs: give --delimiter '\\t'"),
+        ("a,a\n1,2\n", "two columns named 'a'"),
+        ("a,b\n1,2,3\n", "more cells than there are columns"),
+        ("a,b\n1,2\n1,2,3\n", "Expected 2 fields in line 3, saw 3"),
+        ('a,b\n"1,2\n', "EOF inside string"),
+        (b"a,b\n\xe9,1\n", "not text in utf-8; .*--encoding latin-1"),
+        (gzip.compress(b"a,b\n1,2\n" * 99)[:-20], "cannot be unpacked, it may be cut short"),
+        (b"PAR1nonsense", "cannot be read as Parquet"),
+        (b"\x28\xb5\x2f\xfdxxxx", "zstd"),
+    ],
+)
+def test_files_that_are_no_tables(tmp_path, data, message):
+    with pytest.raises(TableError, match=message):
+        read(tmp_path, data)
+
+
+def test_archives_hold_one_table(tmp_path):
+    import zipfile
+
+    with zipfile.ZipFile(tmp_path / "two.zip", "w") as archive:
+        archive.writestr("a.csv", "x\n1\n")
+        archive.writestr("b.csv", "x\n1\n")
+    with pytest.raises(TableError, match="2 files; it must hold one"):
+        list(TableFile(tmp_path / "two.zip").chunks())
+    with zipfile.ZipFile(tmp_path / "book.xlsx", "w") as archive:
+        archive.writestr("[Content_Types].xml", "")
+    with pytest.raises(TableError, match="Excel workbook; save the sheet as CSV"):
+        list(TableFile(tmp_path / "book.xlsx").chunks())
+    with pytest.raises(TableError, match="there is no file"):
+        TableFile(tmp_path / "nothing.csv")
+    with pytest.raises(TableError, match="is a folder"):
+        TableFile(tmp_path)
+    with pytest.raises(TableError, match="single character"):
+        TableFile(tmp_path / "two.zip", delimiter="::")
+
+
+def test_text_files_as_they_are_said_to_be(tmp_path):
+    (chunk,) = read(tmp_path, "a;b\n1;?\n2;3\n", delimiter=";", missing=["?"])
+    assert chunk["b"].isna().tolist() == [True, False]
+    (chunk,) = read(tmp_path, "a,b\n\xe9,1\n".encode("latin-1"), encoding="latin-1")
+    assert chunk["a"].tolist() == ["\xe9"]
+
+
+# ---- columns ------------------------------------------------------------------------------------------------------
+
+
+def test_columns_become_what_the_page_says(model):
+    columns = {column.name: column for column in model.encoding.columns}
+    assert list(columns) == ["age", "colour", "member", "town"]
+    assert isinstance(columns["age"], Number)
+    assert columns["age"].told
+    assert columns["colour"].values == ["blue", "green", "red", MISSING]
+    assert columns["member"].values == ["False", "True"]
+    assert columns["town"].values[-1] == OTHER
+    assert list(model.encoding.left_out) == ["name"]
+    assert "no categories" in model.encoding.left_out["name"]
+
+
+def test_rows_are_encoded_by_hand(model):
+    rows = pd.DataFrame({"age": [50.0, None], "colour": ["red", None], "member": [True, False], "town": ["t0", "new"]})
+    encoded = dict(zip(model.encoding.names, model.encode(rows).T, strict=True))
+    fill = next(column for column in model.encoding.columns if column.name == "age").fill
+    np.testing.assert_array_equal(encoded["age"], [50.0, fill])
+    np.testing.assert_array_equal(encoded["age is missing"], [0, 1])
+    np.testing.assert_array_equal(encoded["colour = red"], [1, 0])
+    np.testing.assert_array_equal(encoded[f"colour = {MISSING}"], [0, 1])
+    np.testing.assert_array_equal(encoded["member = True"], [1, 0])
+    np.testing.assert_array_equal(encoded["town = t0"], [1, 0])
+    np.testing.assert_array_equal(encoded[f"town = {OTHER}"], [0, 1])
+
+
+def test_only_training_rows_say_what_columns_become(frame):
+    """Values of calibration rows and test rows may be anything: the encoding stays."""
+    predictor = baseline(confidence=0.9)
+    codes = pd.factorize(frame["kind"], sort=True)[0]
+    part = split_rows(codes, predictor, test=0.25)
+    assert np.bincount(part).tolist() == [338, 112, 150]
+    prepared = prepare(FrameTable(frame), "kind", lambda _: part)
+    changed = frame.copy()
+    changed.loc[part > 0, ["age", "colour", "town"]] = [1e6, "violet", "elsewhere"]
+    again = prepare(FrameTable(changed), "kind", lambda _: part)
+    assert again.encoding == prepared.encoding
+    np.testing.assert_array_equal(again.parts[0][0], prepared.parts[0][0])
+    fill = next(column for column in prepared.encoding.columns if column.name == "age").fill
+    assert fill == pytest.approx(frame["age"][part == 0].median())
+
+
+def test_both_predictors_calibrate_on_the_same_rows(model):
+    rows = [one.folds_[0].calibrations[0].alphas[None, -1] for one in (model.predictor, model.baseline)]
+    assert len(rows[0]) == len(rows[1]) == model.about["calibrated"] == 150
+
+
+def test_tables_keep_coverage_and_gain_by_their_texts(frame, model):
+    new = table(4000, seed=1)
+    for row in model.evaluate(new):
+        assert row["coverage"] == pytest.approx(row["confidence"], abs=0.08)
+    without = fit_table(frame, "kind", baseline(confidence=0.9), drop=["colour", "town"])
+    size = without.evaluate(new)["mean_size"]
+    assert model.evaluate(new)[1]["mean_size"] < 0.9 * size
+
+
+def test_numbers_may_be_categories(frame):
+    coded = frame.assign(colour=frame["colour"].map({"red": 1, "green": 2, "blue": 3}))
+    column = fit_table(coded, "kind", baseline(), categorical=["colour"]).encoding.columns[1]
+    assert isinstance(column, Category)
+    assert column.values == ["1", "2", "3", MISSING]
+
+
+def test_labels_that_are_numbers_stay_numbers(frame):
+    coded = frame.assign(kind=frame["kind"].map({"x": 10, "y": 2, "z": -1}))
+    model = fit_table(coded, "kind", baseline())
+    assert model.classes_.tolist() == [-1, 2, 10]
+    assert model.evaluate(coded)["n"] == len(coded)
+
+
+@pytest.mark.filterwarnings("ignore::tightset.TightsetWarning")  # a label without calibration rows
+def test_a_label_of_one_row_may_calibrate(frame):
+    rare = pd.concat([frame, frame.iloc[[0]].assign(kind="single")])
+    calibrates = set()
+    for seed in range(6):
+        predictor = baseline(confidence=0.8, random_state=seed)
+        model = fit_table(rare, "kind", predictor)
+        assert "single" in model.classes_
+        assert model.predict_set(frame).shape == (600, 4)
+        calibrates.add(split_rows(pd.factorize(rare["kind"])[0], predictor)[-1] == 1)
+    assert calibrates == {True, False}
+
+
+def test_memory_is_bounded_by_leaving_rows_out(frame, monkeypatch):
+    monkeypatch.setattr("tightset.tables._LEAST_MEMORY", 600 * 20 * 4)
+    half = prepare(FrameTable(frame), "kind", lambda codes: np.arange(len(codes)) % 2)
+    assert half.encoding.dtype == "float32"
+    monkeypatch.setattr("tightset.tables._LEAST_MEMORY", 300 * 4 * len(half.encoding.names))
+    some = prepare(FrameTable(frame), "kind", lambda codes: np.arange(len(codes)) % 2)
+    assert 200 < sum(len(y) for _, y in some.parts) < 400
+    assert some.rows == 600
+    for X, y in some.parts:
+        assert len(X) == len(y)
+        assert np.isfinite(X).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kind": "x"}, "is 'x' in every row"),
+        ({"kind": [f"{at}" for at in range(600)]}, "600 different values in 600 rows"),
+        ({"kind": ["x", None, "y"] * 200}, "200 missing values, first in row 2"),
+        ({"age": ["old"] + [1.5] * 599}, r"holds numbers, but also 'old' \(row 1\).*--missing 'old'"),
+        ({"age": [np.inf] + [1.5] * 599}, "infinite value in row 1"),
+    ],
+)
+def test_tables_that_cannot_be_learnt_from(frame, change, message):
+    with pytest.raises(TableError, match=message):
+        fit_table(frame.assign(**change), "kind", baseline(random_state=3))
+
+
+def test_columns_that_are_not_there(frame):
+    with pytest.raises(TableError, match=r"no column 'knd'.*did you mean 'kind'"):
+        fit_table(frame, "knd", baseline())
+    with pytest.raises(TableError, match=r"no column 'zzz'.*there are 'name', 'age'"):
+        fit_table(frame, "zzz", baseline())
+    with pytest.raises(TableError, match="no column 'agee'"):
+        fit_table(frame, "kind", baseline(), drop=["agee"])
+    with pytest.raises(TableError, match="no column is left"):
+        fit_table(frame[["name", "kind"]], "kind", baseline())
+
+
+def test_identifiers_are_told(frame):
+    with pytest.warns(TightsetWarning, match="'id' counts upwards"):
+        fit_table(frame.assign(id=np.arange(len(frame))), "kind", baseline())
+
+
+# ---- the predictor ------------------------------------------------------------------------------------------------
+
+
+def test_it_predicts_for_frames_in_any_order(frame, model):
+    np.testing.assert_array_equal(model.predict_set(frame[frame.columns[::-1]]), model.predict_set(frame))
+    np.testing.assert_array_equal(model.predict(frame.assign(extra=1)), model.predict(frame))
+    with pytest.raises(TableError, match="the column 'age' that the model was trained on is missing"):
+        model.predict_set(frame.drop(columns="age"))
+    with pytest.raises(TableError, match="'age' was numbers in training, but row 3 has 'old'"):
+        model.predict_set(frame.assign(age=[1.0, 2.0, "old"] + [3.0] * 597))
+
+
+def test_strictness(frame, model):
+    model.encode(frame, strict=True)
+    model.encode(frame.drop(columns=["name", "kind"]), strict=True)  # the one is not used, the other not needed
+    with pytest.raises(TableError, match=r"'extra' was not there in training.*--lenient"):
+        model.encode(frame.assign(extra=1), strict=True)
+    with pytest.raises(TableError, match=r"in another order.*--lenient"):
+        model.encode(frame[frame.columns[::-1]], strict=True)
+    violet = frame.assign(colour=["red", "violet"] * 300)
+    with pytest.raises(TableError, match=r"'colour' has 'violet', first in row 2, .*they had 'blue', 'green', 'red'"):
+        model.encode(violet, strict=True)
+    model.encode(frame.assign(town="never seen"), strict=True)  # as rare ones, which there were
+    with pytest.raises(TableError, match="'w' in row 1, a label that the model was not trained on; it knows x, y, z"):
+        model.evaluate(frame.assign(kind="w"))
+    with pytest.raises(TableError, match="no column 'kind' with the labels"):
+        model.evaluate(frame.drop(columns="kind"))
+
+
+def test_it_is_saved_and_loaded(frame, model, tmp_path):
+    model.save(tmp_path / "m.tightset")
+    again = tightset.load(tmp_path / "m.tightset")
+    np.testing.assert_array_equal(again.predict_p(frame), model.predict_p(frame))
+    assert str(again.evaluate(frame)) == str(model.evaluate(frame))
+    assert again.encoding == model.encoding
+    assert again.about == model.about
+    said = tightset.storage.open_model(tmp_path / "m.tightset").about
+    assert said["columns"] == ["age", "colour", "member", "town"]
+    assert said["dtypes"] == ["number", "category", "category", "category"]
+    assert said["target"] == "kind"
+
+
+def test_an_explanation_is_what_the_model_says_of_the_changed_row(frame, model):
+    row = frame.iloc[[7]]
+    found = explain(model, row, 0.9)
+    np.testing.assert_array_equal(found.p, model.predict_p(row)[1][0])
+    np.testing.assert_array_equal(found.kept, model.predict_set(row)[1][0])
+    assert found.calibration_rows == 150
+    assert {one.column for one in found.influences} == {"age", "colour", "member", "town"}
+    for one in found.influences:
+        typical = float(one.typical) if one.column == "age" else one.typical
+        np.testing.assert_allclose(model.predict_p(row.assign(**{one.column: typical}))[1][0], one.p, atol=0.02)
+    assert found.joins_above(int(np.argmax(found.p))) == pytest.approx(1 - found.p.max())
