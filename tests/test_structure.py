@@ -17,7 +17,8 @@ SOURCE = Path(tightset.__file__).parent
 ORDER = [
     "arrays", "inefficiency", "threads", "distributed", "rows", "measures", "objective", "fused", "surrogate", "optimise",
     "lbfgs", "icp", "scores", "metrics", "columns", "models", "progress", "bases", "boosting", "grid", "paths", "choice",
-    "pool", "refine", "search", "stacking", "checking", "pieces", "predictor", "classifier", "scpo", "demo", "cli",
+    "pool", "refine", "search", "stacking", "checking", "pieces", "predictor", "classifier", "scpo",
+    "report_numbers", "report_words", "report_figures", "report", "demo", "cli",
 ]  # fmt: skip
 
 
