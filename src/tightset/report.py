@@ -13,6 +13,7 @@ from base64 import b64encode
 from collections.abc import Mapping
 from hashlib import sha256
 from importlib.resources import files
+from numbers import Number
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +119,7 @@ def write_report(
     at = np.concatenate([shown, examples])
     some_groups = None if _groups_for(model, groups) is None else np.asarray(groups)[at]
     rows = listed(model, take(X, at), None if codes is None else codes[at], levels, some_groups)
-    columns, cells = _cells(X if frame is None else frame, at, getattr(model, "feature_names_in_", None))
+    columns, numeric, cells = _cells(X if frame is None else frame, at, getattr(model, "feature_names_in_", None))
 
     sizes, counts = report_figures.size_bars(size_bins(C), found.size)
     said = [say(model, found, levels, k, other) for k in range(len(levels))]
@@ -149,6 +150,7 @@ def write_report(
         "compared": comparison,
         "summary": in_short(comparison),
         "columns": columns,
+        "numeric": numeric,
         "listed": len(shown),
         "rows": [row(r) for r in range(min(_PAGE, len(shown)))],
         "examples": [row(r) for r in range(len(shown), len(at))],
@@ -251,8 +253,8 @@ def _figures(
 # ---- rows -----------------------------------------------------------------------------------------------------------
 
 
-def _cells(frame: Any, at: np.ndarray, names: Any) -> tuple[list[str], list[list[str]]]:
-    """The first columns of some rows as text; an index of its own is a column too."""
+def _cells(frame: Any, at: np.ndarray, names: Any) -> tuple[list[str], list[bool], list[list[str]]]:
+    """Names of the first columns, whether they hold numbers, and their cells as text; an index is a column too."""
     import pandas as pd
 
     part = take(frame, at)
@@ -263,13 +265,26 @@ def _cells(frame: Any, at: np.ndarray, names: Any) -> tuple[list[str], list[list
         values = [part.iloc[:, j].tolist() for j in range(len(columns))]
     elif hasattr(part, "columns"):
         columns = [text(name, _NAME) for name in part.columns[:_COLUMNS]]
-        values = [part[name].toin_words() for name in part.columns[:_COLUMNS]]
+        values = [part[name].to_list() for name in part.columns[:_COLUMNS]]
     else:
         some = part[:, :_COLUMNS]
         some = some.toarray() if hasattr(some, "toarray") else np.asarray(some)
         columns = [text(names[j] if names is not None else f"column {j}", _NAME) for j in range(some.shape[1])]
         values = list(some.T)
-    return columns, [[text(value, _CELL) for value in row] for row in zip(*values, strict=True)]
+    numeric = [all(isinstance(value, Number) and not isinstance(value, bool) for value in column) for column in values]
+    return columns, numeric, [[text(_rounded(value), _CELL) for value in row] for row in zip(*values, strict=True)]
+
+
+def _rounded(value: Any) -> Any:
+    """Numbers for reading: four digits, more where they stand before the point.
+
+    >>> _rounded(3.14159265), _rounded(123456.789), _rounded("3.14159")
+    ('3.142', '123457', '3.14159')
+    """
+    if not isinstance(value, (float, np.floating)) or np.isnan(value):
+        return value
+    size = abs(float(value))
+    return f"{value:.4g}" if size < 1e4 or size >= 1e15 else f"{value:.0f}"
 
 
 def _row(
@@ -324,6 +339,7 @@ def _embedded(
         "ownP": None if rows.own_p is None else [thousandths(one) for one in rows.own_p],
         "at": at.tolist(),
         "columns": facts["columns"],
+        "numeric": facts["numeric"],
         "cells": cells,
         "listed": facts["listed"],
         "page": _PAGE,

@@ -40,8 +40,8 @@ _COMPARED = (0.8, 0.9, 0.95, 0.99)  # besides the levels that were trained for
 def text(value: Any, length: int) -> str:
     r"""Any value as text that a page can hold: nothing for what is missing, no control characters, not too long.
 
-    >>> text(float("nan"), 9), text(b"caf\xc3\xa9", 9), text(0.1 + 0.2, 9), text("a\0b" * 9, 5)
-    ('', 'café', '0.3', 'a�ba…')
+    >>> text(float("nan"), 9), text(b"caf\xc3\xa9", 9), text("a\0b" * 9, 5)
+    ('', 'café', 'a�ba…')
     >>> text(datetime(2024, 2, 29), 99), text(datetime(2024, 2, 29, 12), 99)
     ('2024-02-29', '2024-02-29 12:00:00')
     """
@@ -49,8 +49,6 @@ def text(value: Any, length: int) -> str:
         return ""
     if isinstance(value, (bytes, bytearray)):
         value = value.decode("utf-8", "replace")
-    elif isinstance(value, (float, np.floating)):
-        value = f"{value:.6g}"
     elif isinstance(value, datetime):
         value = str(value).removesuffix(" 00:00:00")
     found = str(value)[: length + 1].encode("utf-8", "replace").decode("utf-8")  # half characters cannot be written
@@ -60,18 +58,17 @@ def text(value: Any, length: int) -> str:
 
 
 def level_text(level: Any) -> str:
-    return f"{100 * float(level):.10g} %"
+    return f"{100 * float(level):.10g}\N{NO-BREAK SPACE}%"
 
 
 def percent(share: float) -> str:
-    """A share with the digits that tell it from all and from nothing.
+    r"""A share with the digits that tell it from all and from nothing.
 
     >>> percent(0.95123), percent(0.9996), percent(1.0), percent(0.0001)
-    ('95.1 %', '99.96 %', '100 %', '0.01 %')
+    ('95.1\xa0%', '99.96\xa0%', '100\xa0%', '0.01\xa0%')
     """
-    if share in (0, 1):
-        return f"{100 * share:.0f} %"
-    return f"{100 * share:.1f} %" if 0.001 <= share <= 0.999 else f"{100 * share:.2f} %"
+    digits = 0 if share in (0, 1) else 1 if 0.001 <= share <= 0.999 else 2
+    return f"{100 * share:.{digits}f}\N{NO-BREAK SPACE}%"
 
 
 def number(value: float) -> str:
@@ -100,6 +97,7 @@ def say(model: Any, found: Tally, levels: list[Any], k: int, other: Tally | None
     said = {
         "level": level_text(level),
         "note": _level_note(model, level),
+        "value": f"{level_text(level)} confidence" + (", made for it" if _made_for(model, level) else ""),
         "size": number(size.mean()),
         "single": percent((size == 1).mean()),
         "empty": percent((size == 0).mean()),
@@ -124,9 +122,12 @@ def say(model: Any, found: Tally, levels: list[Any], k: int, other: Tally | None
     return said
 
 
+def _made_for(model: Any, level: Any) -> bool:
+    return significance(level) in map(significance, model.levels_)
+
+
 def _level_note(model: Any, level: Any) -> str:
-    of_model = {significance(one): one for one in model.levels_}
-    if significance(level) in of_model:
+    if _made_for(model, level):
         return "The model was made for this level."
     if not model.trains_for_level:
         return "The model was not made for this level, but one model serves all."
@@ -223,7 +224,7 @@ def compared(model: Any, found: Tally, other: Tally, levels: list[Any]) -> list[
                 "baseline": number(theirs.mean()),
                 "coverage": None if found.covered is None else percent(found.covered[k].mean()),
                 "baseline_coverage": None if other.covered is None else percent(other.covered[k].mean()),
-                "change": f"{100 * difference / before:+.1f} %".replace("-", "−"),  # noqa: RUF001
+                "change": f"{100 * difference / before + 0.0:+z.1f}\N{NO-BREAK SPACE}%".replace("-", "−"),  # noqa: RUF001
                 "interval": f"{low:+.3f} to {high:+.3f}".replace("-", "−"),  # noqa: RUF001
                 "smaller": f"{smaller:,}",
                 "larger": f"{larger:,}",

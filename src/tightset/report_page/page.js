@@ -67,9 +67,9 @@
     more.type = "button";
     more.setAttribute("aria-expanded", String(Boolean(whole)));
     more.addEventListener("click", () => {
-      const box = more.parentElement;
-      box.replaceChildren(...showSet(r, !whole));
-      box.querySelector(".more").focus();
+      const holder = more.parentElement;
+      holder.replaceChildren(...showSet(r, !whole));
+      holder.querySelector(".more").focus();
     });
     return [list, " ", more];
   };
@@ -79,7 +79,7 @@
   const showLevel = () => {
     const said = data.say[k];
     slider.value = k;
-    slider.setAttribute("aria-valuetext", `${said.level} confidence. ${said.note}`);
+    slider.setAttribute("aria-valuetext", said.value);
     one("told").textContent = said.told;
     each("[data-say]", (element) => (element.textContent = said[element.dataset.say]));
     each("[data-bar]", (bar) => {
@@ -176,7 +176,7 @@
       if (missed(r)) truth.append(" ", make("span", "miss", "missed"));
       row.append(truth, make("td", "num", asP(own(r))));
     }
-    row.append(...data.cells[r].map((cell) => make("td", "cell-text", cell)));
+    row.append(...data.cells[r].map((cell, j) => make("td", data.numeric[j] ? "num" : "cell-text", cell)));
     return row;
   };
   const showRows = () => {
@@ -199,11 +199,19 @@
       ? `${say(start + 1)} to ${say(start + some.length)} of ${say(rows.length)} row${rows.length > 1 ? "s" : ""}` +
         (rows.length < data.listed ? `, out of ${say(data.listed)}` : "")
       : `none of ${say(data.listed)} rows`;
-    one("before").disabled = page === 0;
-    one("after").disabled = page >= pages - 1;
+    one("before").setAttribute("aria-disabled", String(page === 0));
+    one("after").setAttribute("aria-disabled", String(page >= pages - 1));
   };
+  const box = one("table").parentElement;
   const anew = () => {
     page = 0;
+    box.style.minHeight = "";
+    showRows();
+  };
+  const turn = (button, step) => {
+    if (button.getAttribute("aria-disabled") === "true") return;
+    page += step;
+    box.style.minHeight = `${box.offsetHeight}px`; // a shorter last page must not move the buttons away
     showRows();
   };
 
@@ -226,8 +234,8 @@
   });
   one("search").addEventListener("input", anew);
   one("filter").addEventListener("change", anew);
-  one("before").addEventListener("click", () => { page--; showRows(); });
-  one("after").addEventListener("click", () => { page++; showRows(); });
+  one("before").addEventListener("click", () => turn(one("before"), -1));
+  one("after").addEventListener("click", () => turn(one("after"), 1));
   for (const id of ["level", "tools", "pager"]) one(id).hidden = false;
   document.documentElement.classList.add("scripted");
   showLevel();
