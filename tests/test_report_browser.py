@@ -17,6 +17,7 @@ from selenium.webdriver import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.select import Select
+from selenium.webdriver.support.wait import WebDriverWait
 
 from makers import baseline, quick_scpo
 from tightset import TightsetWarning
@@ -67,13 +68,21 @@ def page(driver, told):
     """The report, freshly opened on a screen of its own, with nothing left in the logs; checked for errors at the end."""
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
     show_at(driver, 1280)
+    driver.get("about:blank")
     for log in ("browser", "performance"):
         driver.get_log(log)
-    driver.get(told.path.as_uri())
+    open_whole(driver, told.path)
     yield driver
     assert [entry for entry in driver.get_log("browser") if entry["level"] != "INFO"] == []
     with pytest.raises(NoAlertPresentException):
         driver.switch_to.alert  # noqa: B018
+
+
+def open_whole(driver, path):
+    """Open the file and wait until all of it is there, and its script, if it may, has run."""
+    driver.get(path.as_uri())
+    ready = "return document.readyState === 'complete' && document.querySelector('footer') !== null"
+    WebDriverWait(driver, 30).until(lambda one: one.execute_script(ready))
 
 
 def show_at(driver, width):
@@ -353,7 +362,7 @@ def test_it_prints(page):
 def test_without_scripts_it_shows_the_chosen_level(page, told):
     page.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     try:
-        page.get(told.path.as_uri())
+        open_whole(page, told.path)
         assert not page.find_element(By.ID, "slider").is_displayed()
         assert text_of(page, "#size") == number(sets_at(told, 0.9).sum(axis=1).mean())
         rows = page.find_elements(By.CSS_SELECTOR, "#table tbody tr")
@@ -376,3 +385,42 @@ def test_headings_and_landmarks(page):
     assert all(named)
     ids = page.execute_script("return [...document.querySelectorAll('[id]')].map((e) => e.id)")
     assert len(ids) == len(set(ids))
+
+
+def test_large_sets_open_and_close_by_keyboard(driver, tmp_path):
+    rng = np.random.default_rng(1)
+    y = rng.integers(0, 12, 400)
+    X = rng.standard_normal((12, 3))[y] + rng.standard_normal((400, 3))
+    model = baseline(confidence=0.95).fit(X[:300], y[:300])
+    open_whole(driver, write_report(tmp_path / "report.html", model, X[300:], max_rows=20))  # and no labels
+    sets = model.predict_set(X[300:])
+    (row, *_) = driver.find_elements(By.CSS_SELECTOR, "#table tbody tr")
+    at, size = (int(row.find_elements(By.CSS_SELECTOR, "th, td")[place].text) for place in (0, 1))
+    assert size == sets[at].sum() > 6
+
+    def labels():
+        return [int(label.text) for label in row.find_elements(By.CSS_SELECTOR, ".set .label")]
+
+    closed = labels()
+    assert len(closed) == 6
+    more = row.find_element(By.CSS_SELECTOR, ".more")
+    assert more.text == f"and {size - 6} more"
+    more.send_keys(Keys.ENTER)
+    assert sorted(labels()) == np.flatnonzero(sets[at]).tolist()
+    p = model.predict_p(X[300:])[at]
+    assert labels()[:6] == closed == np.argsort(-p, kind="stable")[:6].tolist()
+    assert driver.switch_to.active_element.text == "fewer"
+    driver.switch_to.active_element.send_keys(Keys.SPACE)
+    assert labels() == closed
+    assert text_of(driver, "#coverage") == "unknown"
+    assert [entry for entry in driver.get_log("browser") if entry["level"] != "INFO"] == []
+
+
+def test_one_row_of_two_labels(driver, told, tmp_path):
+    model = baseline().fit(told.X, told.y == "plain")
+    open_whole(driver, write_report(tmp_path / "report.html", model, told.X[:1], told.y[:1] == "plain"))
+    driver.find_element(By.ID, "slider").send_keys(Keys.HOME)
+    expected = model.classes_[model.predict_set(told.X[:1], confidence=0.5)[0]]
+    found = driver.find_elements(By.CSS_SELECTOR, "#table .set .label")
+    assert sorted(label.text for label in found) == sorted(map(str, expected))
+    assert [entry for entry in driver.get_log("browser") if entry["level"] != "INFO"] == []

@@ -111,7 +111,7 @@ def write_report(
         raise ValueError(f"frame must have a row for each row of X: {n:,}; got {len(frame):,}")
     other = None
     if baseline is not None:
-        other = tally(baseline, X, codes, levels, chosen, _groups_for(baseline, groups))
+        other = tally(baseline, X, codes, levels, groups=_groups_for(baseline, groups))
 
     order = hardest(found.size[chosen], found.best)
     shown = order[: max(1, min(max_rows, _ENTRIES // C))]

@@ -120,14 +120,14 @@ def size_bars(bins: Sequence[tuple[int, int]], size: np.ndarray) -> tuple[Figure
     """Bars of the shares of set sizes, and their counts ``(K, bins)``; ``widths`` has those of each level."""
     edges = [low for low, _ in bins] + [bins[-1][1] + 1]
     counts = np.array([np.histogram(one, bins=edges)[0] for one in size])
-    full = WIDTH - 110 - 92
-    widths = counts / size.shape[1] * full
-    step = 25
     names = [_of_size(low, high, last=at == len(bins) - 1) for at, (low, high) in enumerate(bins)]
+    start = 24 + 6.5 * max(map(len, names))
+    widths = counts / size.shape[1] * (WIDTH - start - 112)
+    step = 25
     return {
         "width": WIDTH,
         "height": step * len(bins) + 8,
-        "start": 110,
+        "start": start,
         "bars": [{"y": 6 + step * at, "name": name} for at, name in enumerate(names)],
         "widths": [_round(one) for one in widths],
     }, counts
@@ -196,11 +196,14 @@ def shared_labels(names: Sequence[str], together: np.ndarray, rows: int) -> Figu
     if not pairs.any():
         return None
     C = len(names)
-    shown = np.sort(np.argsort(-pairs.sum(axis=1), kind="stable")[:_SHARING])
+    shown = np.argsort(-pairs.sum(axis=1), kind="stable")[: min(_SHARING, int(pairs.any(axis=1).sum()))]
+    shown = np.sort(shown)
     left, top = _room(names, shown), 30 + round(0.6 * _room(names, shown))
-    step = round(min(34.0, (WIDTH - left - 24) / len(shown)), 2)
+    step = round(min(34.0, (WIDTH - left - 56) / len(shown)), 2)
     most = pairs.max()
+    per = 100 if most / rows >= 0.005 else 10_000
     return {
+        "per": f"{per:,}",
         "width": WIDTH,
         "height": round(top + step * len(shown) + 8, 2),
         "left": left,
@@ -213,7 +216,7 @@ def shared_labels(names: Sequence[str], together: np.ndarray, rows: int) -> Figu
                 "y": round(top + step * i, 2),
                 "own": a == b,
                 "shade": round(0.5 * float(pairs[a, b] / most), 3),
-                "text": _percent_number(pairs[a, b] / rows),
+                "text": _short_number(per * pairs[a, b] / rows),
                 "title": f"{names[a]} and {names[b]}: {pairs[a, b]:,.0f} of {rows:,} sets",
             }
             for i, a in enumerate(shown)
@@ -233,7 +236,7 @@ def _most(pairs: np.ndarray, count: int = 40) -> list[tuple[int, int]]:
     return [(int(at // len(pairs)), int(at % len(pairs))) for at in order if above.flat[at] > 0]
 
 
-def _percent_number(share: float) -> str:
-    if share == 0:
+def _short_number(value: float) -> str:
+    if value == 0:
         return ""
-    return f"{100 * share:.0f}" if share >= 0.0995 else f"{100 * share:.1f}" if share >= 0.0005 else "·"
+    return f"{value:.0f}" if value >= 9.95 else f"{value:.1f}" if value >= 0.05 else "·"

@@ -65,20 +65,26 @@ class Tally(NamedTuple):
 
     size: np.ndarray  # (K, n)
     covered: np.ndarray | None  # (K, n), where the labels of the rows are known
-    best: np.ndarray  # (n,), the largest p-value of each row at the chosen level
+    best: np.ndarray  # (n,), the largest p-value of each row at the chosen level, or NaN
     together: np.ndarray | None  # (C, C), rows whose set at the chosen level holds both labels
 
 
-def tally(model: Any, X: Any, y: np.ndarray | None, levels: list[Any], chosen: int, groups: Any = None) -> Tally:
-    """Sizes and coverage at every level, in memory that does not grow with the number of labels times rows."""
+def tally(
+    model: Any, X: Any, y: np.ndarray | None, levels: list[Any], chosen: int | None = None, groups: Any = None
+) -> Tally:
+    """Sizes and coverage at every level, in memory that does not grow with the number of labels times rows.
+
+    What is of the ``chosen`` level only is worked out if there is one.
+    """
     X, groups = model._check_new_rows(X, groups)
     n, C = X.shape[0], len(model.classes_)
     size = np.empty((len(levels), n), dtype=np.int32)
     covered = None if y is None else np.empty((len(levels), n), dtype=bool)
-    best = np.empty(n)
-    together = np.zeros((C, C)) if C <= _LABELS_TOGETHER else None
+    best = np.full(n, np.nan)
+    together = np.zeros((C, C)) if chosen is not None and C <= _LABELS_TOGETHER else None
     for rows, scored in pieces.scored(model, _asked(model, levels), X, groups):
-        best[rows] = scored[chosen].p.max(axis=1)
+        if chosen is not None:
+            best[rows] = scored[chosen].p.max(axis=1)
         for k, (level, piece) in enumerate(zip(levels, scored, strict=True)):
             kept = piece.sets(level, allow_empty=model.allow_empty)
             size[k, rows] = kept.sum(axis=1)

@@ -162,7 +162,7 @@ def _verdict(model: Any, level: Any, seen: float, n: int) -> str:
 
 
 def about_model(model: Any) -> dict[str, Any]:
-    rows, _ = calibration(model)
+    rows, together = calibration(model)
     first = model.folds_[0].calibrations[0]
     defaults = {name: one.default for name, one in signature(type(model).__init__).parameters.items()}
     given = model.get_params(deep=False)
@@ -171,7 +171,7 @@ def about_model(model: Any) -> dict[str, Any]:
     return {
         "name": type(model).__name__,
         "levels": in_words([level_text(level) for level in model.levels_]),
-        "too_few": calibration_rows_needed(0.999) > rows,
+        "too_few": together and calibration_rows_needed(0.999) > rows,  # as in `stops`
         "one_for_all": not model.trains_for_level,
         "calibration_rows": f"{rows:,}",
         "by_label": first.by_label,

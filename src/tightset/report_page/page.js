@@ -10,6 +10,11 @@
     if (text !== undefined) element.textContent = text;
     return element;
   };
+  const label = (c) => {
+    const element = make("span", "label", data.labels[c]);
+    if (data.labels[c].length > 24) element.title = data.labels[c]; // the style cuts what is long
+    return element;
+  };
   const SHOWN = 6; // labels of a set before "and more"
   const places = new Map();
   for (const c of "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_") places.set(c, places.size);
@@ -57,7 +62,7 @@
     const list = make("ul", "set");
     for (const c of whole ? kept : kept.slice(0, SHOWN)) {
       const item = make("li");
-      item.append(make("span", "label", data.labels[c]));
+      item.append(label(c));
       const place = top(r).indexOf(c);
       if (place >= 0) item.append(" ", make("span", "p", asP(topP(r)[place])));
       list.append(item);
@@ -114,7 +119,7 @@
         answer.append(set);
         if (data.truth !== null) {
           const truth = make("span", "truth", missed(r) ? "true label not in it: " : "true label: ");
-          truth.append(make("span", "label", data.labels[data.truth[r]]));
+          truth.append(label(data.truth[r]));
           answer.append(" ", truth);
         }
         item.append(which, answer);
@@ -172,7 +177,7 @@
     row.append(name, make("td", "num", String(sizes[r])), set, make("td", "num", asP(best(r))));
     if (data.truth !== null) {
       const truth = make("td", missed(r) ? "missed" : "");
-      truth.append(make("span", "label", data.labels[data.truth[r]]));
+      truth.append(label(data.truth[r]));
       if (missed(r)) truth.append(" ", make("span", "miss", "missed"));
       row.append(truth, make("td", "num", asP(own(r))));
     }
