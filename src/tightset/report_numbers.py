@@ -1,0 +1,234 @@
+"""What a report says, as numbers: sizes and coverage at every stop of its slider, what chance does, the rows it lists.
+
+Conventions
+-----------
+levels : K stops, rising; n rows, C labels, R rows listed. Sets are those of `predict_set` at each stop, to the bit.
+"""
+
+from __future__ import annotations
+
+import warnings
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import betaincinv, betaln, gammaln
+
+from tightset import pieces
+from tightset.checking import TightsetWarning, check_levels
+from tightset.icp import calibration_rows_needed, rank, significance
+
+__all__ = [
+    "Listed",
+    "Tally",
+    "by_label",
+    "calibration",
+    "chance_band",
+    "hardest",
+    "interval",
+    "listed",
+    "size_bins",
+    "stops",
+    "tally",
+]
+
+_STOPS = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.82, 0.84, 0.86, 0.88, 0.9, 0.91, 0.92, 0.93, 0.94, 0.95, 0.96, 0.97,
+          0.98, 0.99, 0.995, 0.999)  # fmt: skip
+_LABELS_TOGETHER = 2000  # beyond, pairs of labels are not counted
+_TOP = 10  # labels a row whose p-values are kept
+_ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_"
+
+
+def calibration(model: Any) -> tuple[int, bool]:
+    """How many rows calibrated, and whether they did so together: in one fold, not by label or group."""
+    rows = sum(len(alphas) for fold in model.folds_ for alphas in fold.calibrations[0].alphas.values())
+    first = model.folds_[0].calibrations[0]
+    return rows, len(model.folds_) == 1 and not first.by_label and not first.by_group
+
+
+def stops(model: Any, chosen: Any) -> tuple[list[Any], int]:
+    """The stops of the slider, with the levels that the model was made for, and where the chosen one is.
+
+    Levels for which there are too few calibration rows, so that every set holds all labels, are left out.
+    """
+    chosen = model.levels_[0] if chosen is None else check_levels(chosen)[0][0]
+    rows, together = calibration(model)
+    usual = [level for level in _STOPS if not together or rows >= calibration_rows_needed(level)]
+    usual = usual if len(usual) > 1 else list(_STOPS[:2])
+    by_error = {significance(level): level for level in (*usual, *model.levels_, chosen)}
+    levels = [by_error[eps] for eps in sorted(by_error, reverse=True)]
+    return levels, [significance(level) for level in levels].index(significance(chosen))
+
+
+class Tally(NamedTuple):
+    """One predictor on all rows."""
+
+    size: np.ndarray  # (K, n)
+    covered: np.ndarray | None  # (K, n), where the labels of the rows are known
+    best: np.ndarray  # (n,), the largest p-value of each row at the chosen level, or NaN
+    together: np.ndarray | None  # (C, C), rows whose set at the chosen level holds both labels
+
+
+def tally(
+    model: Any, X: Any, y: np.ndarray | None, levels: list[Any], chosen: int | None = None, groups: Any = None
+) -> Tally:
+    """Sizes and coverage at every level, in memory that does not grow with the number of labels times rows.
+
+    What is of the ``chosen`` level only is worked out if there is one.
+    """
+    X, groups = model._check_new_rows(X, groups)
+    n, C = X.shape[0], len(model.classes_)
+    size = np.empty((len(levels), n), dtype=np.int32)
+    covered = None if y is None else np.empty((len(levels), n), dtype=bool)
+    best = np.full(n, np.nan)
+    together = np.zeros((C, C)) if chosen is not None and C <= _LABELS_TOGETHER else None
+    for rows, scored in pieces.scored(model, _asked(model, levels), X, groups):
+        if chosen is not None:
+            best[rows] = scored[chosen].p.max(axis=1)
+        for k, (level, piece) in enumerate(zip(levels, scored, strict=True)):
+            kept = piece.sets(level, allow_empty=model.allow_empty)
+            size[k, rows] = kept.sum(axis=1)
+            if covered is not None and y is not None:
+                covered[k, rows] = kept[np.arange(len(kept)), y[rows]]
+            if k == chosen and together is not None:
+                numbers = kept.astype(np.float32)
+                together += numbers.T @ numbers
+    return Tally(size, covered, best, together)
+
+
+def _asked(model: Any, levels: list[Any]) -> list[pieces.Asked]:
+    """Levels with their measures; the page itself says for which of them none was trained."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TightsetWarning)
+        asked: list[pieces.Asked] = model._asked(levels)
+    return asked
+
+
+def hardest(size: np.ndarray, best: np.ndarray) -> np.ndarray:
+    """Rows by difficulty: the largest sets, then empty ones, then single labels; the lowest best p-value first.
+
+    >>> hardest(np.array([1, 0, 3, 2, 1]), np.array([0.9, 0.01, 0.5, 0.5, 0.2])).tolist()
+    [2, 3, 1, 4, 0]
+    """
+    return np.lexsort((best, -np.where(size == 0, 1.5, size)))
+
+
+class Listed(NamedTuple):
+    """Some rows with all that a page needs to show their sets at every stop."""
+
+    kept: np.ndarray  # (K, R, C)
+    measure: list[int]  # (K,), which of the p-values belong to a stop
+    top: list[np.ndarray]  # for each measure (R, T), the labels of the largest p-values, largest first
+    top_p: list[np.ndarray]  # and these p-values
+    own_p: list[np.ndarray] | None  # for each measure (R,), the p-values of the true labels
+
+    def encoded(self) -> tuple[list[str], int, list[str]]:
+        """Who is in which set at which stop: patterns over the stops, characters a code, a string of codes a row.
+
+        A measure for each of several levels makes sets that need not grow from stop to stop, so that there is a code
+        for every pattern of in and out that occurs. There are few: one more than stops, if one measure serves all.
+
+        >>> kept = np.array([[[True, False]], [[True, True]]])
+        >>> Listed(kept, [0, 0], [], [], None).encoded()
+        (['01', '11'], 1, ['10'])
+        """
+        K, R, C = self.kept.shape
+        bits = np.ascontiguousarray(np.packbits(self.kept.reshape(K, R * C), axis=0).T)
+        _, first, codes = np.unique(
+            bits.view(f"V{bits.shape[1]}").ravel(), return_index=True, return_inverse=True
+        )  # a pattern is a string of bytes
+        flat = self.kept.reshape(K, R * C)
+        patterns = ["".join("01"[int(one)] for one in flat[:, at]) for at in first]
+        width = 1 + (len(patterns) > 64) + (len(patterns) > 64**2)
+        names = np.array([_digits(code, width) for code in range(len(patterns))])
+        return patterns, width, ["".join(names[row]) for row in codes.reshape(R, C)]
+
+
+def _digits(code: int, width: int) -> str:
+    return "".join(_ALPHABET[code // 64**place % 64] for place in reversed(range(width)))
+
+
+def listed(model: Any, X: Any, y: np.ndarray | None, levels: list[Any], groups: Any = None) -> Listed:
+    """Sets and p-values of a few rows, at every level."""
+    X, groups = model._check_new_rows(X, groups)
+    asked = _asked(model, levels)
+    found = pieces.sets_and_p(model, asked, X, groups)
+    measures = list(dict.fromkeys(one.model for one in asked))
+    p = [found[[one.model for one in asked].index(at)][1] for at in measures]
+    top = [np.argsort(-one, axis=1, kind="stable")[:, :_TOP] for one in p]
+    return Listed(
+        np.stack([kept for kept, _ in found]),
+        [measures.index(one.model) for one in asked],
+        top,
+        [np.take_along_axis(one, best, axis=1) for one, best in zip(p, top, strict=True)],
+        None if y is None else [one[np.arange(len(one)), y] for one in p],
+    )
+
+
+def chance_band(level: Any, rows: int, calibration_rows: int | None) -> tuple[float, float]:
+    """Where the coverage seen on so many rows lies, 19 times of 20, if the guarantee is met with nothing to spare.
+
+    Given ``n`` calibration rows and ``r = floor(eps (n + 1))`` the number of covered rows is beta-binomial with
+    parameters ``n + 1 - r`` and ``r``; where calibration is by label, group or fold (None) binomial with ``1 - eps``.
+
+    >>> low, high = chance_band(0.9, 1000, 1000)
+    >>> round(low, 3), round(high, 3), chance_band(0.99, 1000, 50)
+    (0.873, 0.925, (1.0, 1.0))
+    """
+    eps = float(significance(level))
+    if calibration_rows is None:
+        spread, mean = np.sqrt(rows * eps * (1 - eps)), rows * (1 - eps)
+    else:
+        b = rank(level, calibration_rows)
+        if b == 0:
+            return 1.0, 1.0
+        a = calibration_rows + 1 - b
+        mean = rows * a / (a + b)
+        spread = np.sqrt(mean * b / (a + b) * (a + b + rows) / (a + b + 1))
+    k = np.arange(max(0, int(mean - 12 * spread) - 1), min(rows, int(mean + 12 * spread) + 2) + 1)
+    log_p = gammaln(rows + 1) - gammaln(k + 1) - gammaln(rows - k + 1)
+    if calibration_rows is None:
+        log_p += k * np.log1p(-eps) + (rows - k) * np.log(eps)
+    else:
+        log_p += betaln(k + a, rows - k + b) - betaln(a, b)
+    up_to = np.cumsum(np.exp(log_p))
+    low, high = np.searchsorted(up_to / up_to[-1], [0.025, 0.975])
+    return float(k[low] / rows), float(k[high] / rows)
+
+
+def interval(hits: int, rows: int) -> tuple[float, float]:
+    """The 95 % interval of Clopper and Pearson for a share.
+
+    >>> [round(end, 3) for end in interval(95, 100)]
+    [0.887, 0.984]
+    """
+    low = betaincinv(hits, rows - hits + 1, 0.025) if hits else 0.0
+    high = betaincinv(hits + 1, rows - hits, 0.975) if hits < rows else 1.0
+    return float(low), float(high)
+
+
+def size_bins(C: int) -> list[tuple[int, int]]:
+    """Sizes from 0 to C, each by itself while they are few, as pairs (from, to).
+
+    >>> size_bins(3)
+    [(0, 0), (1, 1), (2, 2), (3, 3)]
+    >>> size_bins(30)
+    [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 10), (11, 20), (21, 29), (30, 30)]
+    """
+    if C <= 10:
+        return [(w, w) for w in range(C + 1)]
+    ends = [0, 1, 2, 3, 4, 5]
+    while ends[-1] < C - 1:
+        ends.append(min(C - 1, next(m * 10**e for e in range(9) for m in (1, 2, 5) if m * 10**e > ends[-1])))
+    return [(0, 0), *((low + 1, high) for low, high in pairwise(ends)), (C, C)]
+
+
+def by_label(y: np.ndarray, covered: np.ndarray, size: np.ndarray, C: int) -> dict[str, np.ndarray]:
+    """Rows, covered rows and mean size of the sets by true label ``(C,)``; NaN where there is no row."""
+    rows = np.bincount(y, minlength=C)
+    total = np.bincount(y, weights=size, minlength=C)
+    return {
+        "rows": rows,
+        "covered": np.bincount(y[covered], minlength=C),
+        "size": np.divide(total, rows, out=np.full(C, np.nan), where=rows > 0),
+    }

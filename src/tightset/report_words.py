@@ -1,0 +1,242 @@
+"""What a report says, in words: levels, shares, p-values, verdicts, any value of the data as text."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from inspect import signature
+from typing import Any
+
+import numpy as np
+
+from tightset.checking import nearest_level
+from tightset.icp import calibration_rows_needed, significance
+from tightset.metrics import bootstrap_difference, sign_test
+from tightset.report_numbers import Tally, calibration, chance_band, interval
+
+__all__ = [
+    "about_model",
+    "band",
+    "compared",
+    "in_short",
+    "in_words",
+    "level_text",
+    "number",
+    "p_text",
+    "percent",
+    "say",
+    "text",
+    "thousandths",
+    "versions",
+]
+
+_VERDICTS = {
+    "smaller": "surely smaller",
+    "larger": "surely larger, a loss,",
+    "no clear difference": "not clearly different",
+}
+_COMPARED = (0.8, 0.9, 0.95, 0.99)  # besides the levels that were trained for
+
+
+def text(value: Any, length: int) -> str:
+    r"""Any value as text that a page can hold: nothing for what is missing, no control characters, not too long.
+
+    >>> text(float("nan"), 9), text(b"caf\xc3\xa9", 9), text("a\0b" * 9, 5)
+    ('', 'café', 'a�ba…')
+    >>> text(datetime(2024, 2, 29), 99), text(datetime(2024, 2, 29, 12), 99)
+    ('2024-02-29', '2024-02-29 12:00:00')
+    """
+    if value is None or repr(value) in ("nan", "np.float64(nan)", "np.float32(nan)", "NaT", "<NA>"):
+        return ""
+    if isinstance(value, (bytes, bytearray)):
+        value = value.decode("utf-8", "replace")
+    elif isinstance(value, datetime):
+        value = str(value).removesuffix(" 00:00:00")
+    found = str(value)[: length + 1].encode("utf-8", "replace").decode("utf-8")  # half characters cannot be written
+    # What is not printable but a space or a joiner could hide text, or turn its direction.
+    found = "".join(c if c.isprintable() or c.isspace() or c in "\u200c\u200d\u00ad" else "\ufffd" for c in found)
+    return found if len(found) <= length else found[: length - 1] + "…"
+
+
+def level_text(level: Any) -> str:
+    return f"{100 * float(level):.10g}\N{NO-BREAK SPACE}%"
+
+
+def percent(share: float) -> str:
+    r"""A share with the digits that tell it from all and from nothing.
+
+    >>> percent(0.95123), percent(0.9996), percent(1.0), percent(0.0001)
+    ('95.1\xa0%', '99.96\xa0%', '100\xa0%', '0.01\xa0%')
+    """
+    digits = 0 if share in (0, 1) else 1 if 0.001 <= share <= 0.999 else 2
+    return f"{100 * share:.{digits}f}\N{NO-BREAK SPACE}%"
+
+
+def number(value: float) -> str:
+    return f"{value:,.2f}" if value < 100 else f"{value:,.0f}"
+
+
+def p_text(thousandths: int) -> str:
+    """A p-value as the page shows it; its script has the same rule."""
+    return f"{thousandths / 1000:.3f}" if thousandths else "<0.001"
+
+
+def thousandths(p: np.ndarray) -> list[Any]:
+    found: list[Any] = np.rint(1000 * np.asarray(p, dtype=np.float64)).astype(int).tolist()
+    return found
+
+
+def band(model: Any, level: Any, n: int) -> tuple[float, float]:
+    rows, together = calibration(model)
+    return chance_band(level, n, rows if together else None)
+
+
+def say(model: Any, found: Tally, levels: list[Any], k: int, other: Tally | None) -> dict[str, str]:
+    """All that the page says of a level, in words."""
+    level, size, n = levels[k], found.size[k], found.size.shape[1]
+    C = len(model.classes_)
+    said = {
+        "level": level_text(level),
+        "note": _level_note(model, level),
+        "value": f"{level_text(level)} confidence" + (", made for it" if _made_for(model, level) else ""),
+        "size": number(size.mean()),
+        "single": percent((size == 1).mean()),
+        "empty": percent((size == 0).mean()),
+        "full": percent((size == C).mean()),
+        "single_count": f"{int((size == 1).sum()):,} of {n:,}",
+        "empty_count": f"{int((size == 0).sum()):,} of {n:,}",
+        "full_count": f"{int((size == C).sum()):,} of {n:,}",
+        "baseline": "" if other is None else number(other.size[k].mean()),
+        "coverage": "unknown",
+        "interval": "no labels were given",
+        "verdict": "",
+    }
+    seen = ""
+    if found.covered is not None:
+        hits = int(found.covered[k].sum())
+        said["coverage"] = percent(hits / n)
+        said["interval"] = " to ".join(percent(end) for end in interval(hits, n))
+        said["verdict"] = _verdict(model, level, hits / n, n)
+        seen = f"coverage {said['coverage']}, "
+    many = "label" if said["size"] == "1.00" else "labels"
+    said["told"] = f"At {said['level']} confidence: {seen}{said['size']} {many} a set, {said['single']} single."
+    return said
+
+
+def _made_for(model: Any, level: Any) -> bool:
+    return significance(level) in map(significance, model.levels_)
+
+
+def _level_note(model: Any, level: Any) -> str:
+    if _made_for(model, level):
+        return "The model was made for this level."
+    if not model.trains_for_level:
+        return "The model was not made for this level, but one model serves all."
+    at = model.levels_[nearest_level(level, model.levels_)]
+    return (
+        f"No measure was trained for this level; the one for {level_text(at)} serves. The sets are valid, but may be "
+        "larger than need be."
+    )
+
+
+def _verdict(model: Any, level: Any, seen: float, n: int) -> str:
+    rows, together = calibration(model)
+    if together and rows < calibration_rows_needed(level):
+        return (
+            f"There are {rows:,} calibration rows, and {calibration_rows_needed(level):,} are needed to leave out a "
+            "label at this level: every set holds all labels."
+        )
+    low, high = band(model, level, n)
+    begin = (
+        f"If the guarantee holds with nothing to spare, coverage on {n:,} row{'s' if n > 1 else ''} lies between "
+        f"{percent(low)} and {percent(high)}, 19 times of 20"
+    )
+    if seen < low:
+        return f"{begin}. Here it is lower than chance explains: these rows may differ from those that calibrated."
+    if seen > high:
+        why = "" if model.allow_empty else "No set was left empty, which adds to it. "
+        return (
+            f"{begin}. Here it is higher. {why}Scores that tie do that, too few calibration rows, and rows that the "
+            "model has been trained or calibrated on."
+        )
+    return f"{begin}. So it does here."
+
+
+def about_model(model: Any) -> dict[str, Any]:
+    rows, together = calibration(model)
+    first = model.folds_[0].calibrations[0]
+    defaults = {name: one.default for name, one in signature(type(model).__init__).parameters.items()}
+    given = model.get_params(deep=False)
+    changed = {name: repr(value) for name, value in given.items() if repr(value) != repr(defaults.get(name))}
+    changed.setdefault("random_state", repr(model.random_state))
+    return {
+        "name": type(model).__name__,
+        "levels": in_words([level_text(level) for level in model.levels_]),
+        "too_few": together and calibration_rows_needed(0.999) > rows,  # as in `stops`
+        "one_for_all": not model.trains_for_level,
+        "calibration_rows": f"{rows:,}",
+        "by_label": first.by_label,
+        "by_group": first.by_group,
+        "folds": len(model.folds_),
+        "allow_empty": bool(model.allow_empty),
+        "parameters": {name: text(value, 1000) for name, value in changed.items()},
+    }
+
+
+def versions() -> dict[str, str]:
+    import platform
+
+    import scipy
+    import sklearn
+
+    import tightset
+
+    return {
+        "tightset": tightset.__version__,
+        "Python": platform.python_version(),
+        "NumPy": np.__version__,
+        "SciPy": scipy.__version__,
+        "scikit-learn": sklearn.__version__,
+    }
+
+
+def in_words(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def compared(model: Any, found: Tally, other: Tally, levels: list[Any]) -> list[dict[str, Any]]:
+    """Both predictors by level, the change with its interval, and what that means in words."""
+    of_model = {significance(level) for level in model.levels_}
+    wanted = of_model | {significance(level) for level in _COMPARED}
+    rows = []
+    for k, level in enumerate(levels):
+        if significance(level) not in wanted:
+            continue
+        ours, theirs = found.size[k], other.size[k]
+        difference, low, high = bootstrap_difference(ours, theirs, random_state=0)
+        before = max(float(theirs.mean()), 1e-9)
+        smaller, larger, p_value = sign_test(ours, theirs)
+        verdict = "smaller" if high < 0 else "larger" if low > 0 else "no clear difference"
+        rows.append(
+            {
+                "level": level_text(level),
+                "made_for": significance(level) in of_model,
+                "size": number(ours.mean()),
+                "baseline": number(theirs.mean()),
+                "coverage": None if found.covered is None else percent(found.covered[k].mean()),
+                "baseline_coverage": None if other.covered is None else percent(other.covered[k].mean()),
+                "change": f"{100 * difference / before + 0.0:+z.1f}\N{NO-BREAK SPACE}%".replace("-", "−"),  # noqa: RUF001
+                "interval": f"{low:+.3f} to {high:+.3f}".replace("-", "−"),  # noqa: RUF001
+                "smaller": f"{smaller:,}",
+                "larger": f"{larger:,}",
+                "p_value": f"{p_value:.2g}" if p_value >= 1e-4 else "<0.0001",
+                "verdict": verdict,
+            }
+        )
+    return rows
+
+
+def in_short(rows: list[dict[str, Any]]) -> str:
+    """The comparison in a sentence, losses included."""
+    of = {verdict: [one["level"] for one in rows if one["verdict"] == verdict] for verdict in _VERDICTS}
+    said = [f"{words} at {in_words(of[verdict])}" for verdict, words in _VERDICTS.items() if of[verdict]]
+    return f"The sets of the model are {'; they are '.join(said)}." if said else ""
