@@ -17,7 +17,8 @@ SOURCE = Path(tightset.__file__).parent
 ORDER = [
     "arrays", "inefficiency", "threads", "distributed", "rows", "measures", "objective", "fused", "surrogate", "optimise",
     "lbfgs", "icp", "scores", "metrics", "columns", "models", "progress", "bases", "boosting", "grid", "paths", "choice",
-    "pool", "refine", "search", "stacking", "checking", "pieces", "predictor", "classifier", "scpo", "demo", "cli",
+    "pool", "refine", "search", "stacking", "checking", "pieces", "predictor", "classifier", "scpo", "onnx_graph",
+    "onnx_bases", "onnx_models", "export", "demo", "cli",
 ]  # fmt: skip
 
 
