@@ -71,7 +71,7 @@ def to_onnx(model: Any, path: Any = None, *, output: str | Sequence[str] = "sets
     >>> [one.name for one in to_onnx(clf).graph.output]
     ['sets']
     """
-    missing = [name for name in ("onnx", "skl2onnx") if find_spec(name) is None]
+    missing = [name for name in ("onnx", "onnxruntime", "skl2onnx") if find_spec(name) is None]
     if missing:
         raise ImportError(f'the export needs {" and ".join(missing)}: pip install "tightset[onnx]"')
     if not isinstance(model, ConformalPredictor):
@@ -121,9 +121,7 @@ def add_outputs(
         elif kind == "p-values":
             tensors = {model.levels_[at]: one.p_values(graph) for at, one in scored.items()}
         elif len(model.folds_) > 1:
-            raise refusal(
-                'output="scores"', "each fold of cv has scores of its own, on no common scale; ask for p-values"
-            )
+            raise refusal("output='scores'", "the folds of cv have scores of their own each; ask for p-values or sets")
         else:
             tensors = {model.levels_[at]: one.scores[0] for at, one in scored.items()}
         depends = kind == "sets" or model.trains_for_level
@@ -209,7 +207,7 @@ def _slack(model: Any, alphas: np.ndarray) -> np.ndarray:
         return np.full(len(alphas), size.max(initial=1.0) * 2.0 ** -_SLACK_DIGITS[alphas.dtype])
     own_digits = isinstance(score, LAC) and len(classifier.classes_) > 2
     unit = size if own_digits else 1 + size
-    return np.asarray(2.0**-52 * unit + 2.0**-46 * np.minimum(unit, 1) * np.abs(1 - size))
+    return np.asarray(2.0**-52 * unit + 2.0**-48 * np.minimum(unit, 1) * np.abs(1 - size))
 
 
 def _single(model: Any) -> bool:

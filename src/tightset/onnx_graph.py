@@ -164,9 +164,13 @@ def least_equal(alphas: np.ndarray, slack: np.ndarray) -> np.ndarray:
     exact = np.asarray(alphas, dtype=np.float64)
     finite = np.where(np.isfinite(exact), exact, 0.0)
     mantissa, exponent = np.frexp(finite)
-    # Just below a power of two digits are half as large.
-    half_a_digit = np.ldexp(1.0, exponent - _DIGITS[alphas.dtype] - np.where(mantissa == 0.5, 3, 2))
-    return np.asarray(exact - half_a_digit - slack)
+    # Digits are half as large just below a power of two, and just below zero there are none.
+    half_a_digit = np.ldexp(
+        np.sign(np.abs(mantissa)), exponent - _DIGITS[alphas.dtype] - np.where(mantissa == 0.5, 3, 2)
+    )
+    least = exact - half_a_digit
+    least = np.where(finite < 0, np.nextafter(least, np.inf), least)  # halves are rounded away from zero
+    return np.asarray(least - slack)
 
 
 def add_kept(graph: Graph, scores: str, thresholds: np.ndarray) -> str:

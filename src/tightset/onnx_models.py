@@ -11,11 +11,12 @@ import numpy as np
 
 from tightset.bases import Averaged
 from tightset.boosting import Trees
+from tightset.checking import warn
 from tightset.classifier import Logistic, Scored
 from tightset.columns import Columns
 from tightset.measures import MEASURES
 from tightset.models import Ensemble, LinearModel, LogProbabilities, Member, Stacked, Tempered
-from tightset.onnx_bases import add_class_scores, refusal
+from tightset.onnx_bases import add_class_scores, computes_in_float32, refusal
 from tightset.onnx_graph import Graph, in_double
 from tightset.scores import APS, LAC, RAPS, SAPS, Margin, TopK
 
@@ -34,7 +35,11 @@ def add_scores(graph: Graph, X: str, model: Any, classes: np.ndarray, p: int) ->
     if isinstance(model, Stacked):
         return _stacked(graph, X, model, p)
     if isinstance(model, Scored):
-        return _scored(graph, _probabilities(graph, X, model.classifier, classes, p), model.score, len(classes))
+        P = _probabilities(graph, X, model.classifier, classes, p)
+        if isinstance(model.score, (APS, RAPS)) and computes_in_float32(model.classifier, p):
+            why = "the classifier was trained on float32 rows, whose rounding decides such sums; fit on float64 rows"
+            raise refusal(f"score={model.score!r}", why)
+        return _scored(graph, P, model.score, len(classes))
     raise refusal(type(model).__name__, "it is no model of this library")
 
 
@@ -132,6 +137,11 @@ def _block(graph: Graph, X: str, block: Any, p: int) -> str:
 
 
 def _averaged(graph: Graph, X: str, block: Averaged, p: int) -> str:
+    if computes_in_float32(block.models[-1], p):
+        warn(
+            f"{type(block.models[-1]).__name__} was trained on float32 rows, on which it computes in float32, but the "
+            "graph in float64: p-values may differ a little from those of predict_p. Fit on float64 rows to avoid it"
+        )
     total = ""
     for model, weight in zip(block.models, block.weights, strict=True):
         scores = add_class_scores(graph, X, model, block.classes, p)
