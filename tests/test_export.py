@@ -36,11 +36,12 @@ from tightset import ConformalClassifier, TightsetWarning
 from tightset.arrays import settle
 from tightset.bases import Averaged
 from tightset.boosting import Trees
+from tightset.classifier import Logistic, Scored
 from tightset.columns import Columns
 from tightset.export import add_outputs, to_onnx
 from tightset.models import Ensemble, LogProbabilities, Member, Stacked, Tempered
 from tightset.onnx_graph import Graph, add_counts, least_equal
-from tightset.scores import APS, RAPS, SAPS
+from tightset.scores import APS, LAC, RAPS, SAPS
 
 ROWS = 10_000
 
@@ -244,6 +245,13 @@ def test_classifiers(rows, estimator, classes):
     assert_same(baseline(estimator=estimator, confidence=0.9).fit(X, labels), T)
 
 
+def test_the_logistic_regression_of_partitions(rows):
+    X, y, T = rows
+    clf = baseline(confidence=0.9).fit(X, y)
+    trained = Logistic(np.arange(3), members(X, y, ["softmax"], [Columns.plain(X)])[0])
+    assert_same(with_model(clf, Scored(trained, LAC()), X, y), T)
+
+
 def test_missing_values(rows):
     X, y, T = (some.copy() for some in rows)
     rng = np.random.default_rng(0)
@@ -421,6 +429,8 @@ def test_arguments():
         to_onnx(clf, output="set")
     with pytest.raises(TypeError, match="SCPOClassifier or ConformalClassifier; got LogisticRegression"):
         to_onnx(LogisticRegression().fit(X, y))
+    with pytest.raises(FileNotFoundError, match="path must lie in a folder that exists; got 'nowhere"):
+        to_onnx(clf, "nowhere/model.onnx")
     with pytest.raises(ValueError, match="not fitted"):
         to_onnx(ConformalClassifier())
     with pytest.raises(ValueError, match="confidence must be a number between 0 and 1"):

@@ -8,12 +8,11 @@ All that the library computes of a row is in the graph, calibration included. Wh
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -21,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from tightset import __version__
 from tightset.bases import Given
 from tightset.classifier import Scored
-from tightset.icp import rank
+from tightset.icp import rank, significance
 from tightset.onnx_bases import refusal
 from tightset.onnx_graph import Graph, add_counts, add_first_largest, add_kept, least_equal
 from tightset.onnx_models import add_scores
@@ -77,6 +76,8 @@ def to_onnx(model: Any, path: Any = None, *, output: str | Sequence[str] = "sets
     if not isinstance(model, ConformalPredictor):
         raise TypeError(f"model must be a fitted SCPOClassifier or ConformalClassifier; got {type(model).__name__}")
     check_is_fitted(model, "folds_")
+    if path is not None and not Path(path).parent.is_dir():
+        raise FileNotFoundError(f"path must lie in a folder that exists; got {str(path)!r}")
     if not hasattr(model, "n_features_in_"):
         raise refusal(type(model).__name__, "its rows are texts, not columns of numbers")
     graph = Graph()
@@ -107,9 +108,7 @@ def add_outputs(
     if unknown or not kinds:
         raise ValueError(f"output must be one or several of {', '.join(map(repr, _KINDS))}; got {output!r}")
     if any(one.by_group for fold in model.folds_ for one in fold.calibrations):
-        raise refusal(
-            type(model).__name__, "it was calibrated group by group, and the graph has no groups; fit without groups"
-        )
+        raise refusal(type(model).__name__, "it was calibrated group by group, and a graph has no groups: fit without")
     levels, _ = model._levels(confidence)
     model._warn_if_stricter(levels)
     asked = model._asked(levels)
@@ -127,9 +126,10 @@ def add_outputs(
         depends = kind == "sets" or model.trains_for_level
         stem = kind.replace("-", "_")
         for level, tensor in tensors.items():
-            name = stem if len(tensors) == 1 else f"{stem}_{float(level)!r}"
+            number = float(1 - significance(level))
+            name = stem if len(tensors) == 1 else f"{stem}_{number!r}"
             graph.rename(tensor, name)
-            found.append(Output(name, kind, float(level) if depends else None))
+            found.append(Output(name, kind, number if depends else None))
     return found
 
 
@@ -142,15 +142,14 @@ class _Scored(NamedTuple):
 
     @classmethod
     def of(cls, graph: Graph, X: str, model: Any, at: int) -> _Scored:
-        scores, alphas = [], []
+        scores, least, largest = [], [], 0.0
         for fold in model.folds_:
             scores.append(add_scores(graph, X, fold.models[at], model.classes_, int(model.n_features_in_)))
-            alphas.append([np.sort(some) for some in fold.calibrations[at].alphas.values()])
-        slacks = [
-            [_slack(fold.models[at], some) for some in own] for fold, own in zip(model.folds_, alphas, strict=True)
-        ]
-        least = [list(map(least_equal, *both)) for both in zip(alphas, slacks, strict=True)]
-        return cls(scores, least, max(float(some.max(initial=0.0)) for own in slacks for some in own))
+            alphas = [np.sort(some) for some in fold.calibrations[at].alphas.values()]
+            slacks = [_slack(fold.models[at], some) for some in alphas]
+            least.append(list(map(least_equal, alphas, slacks)))
+            largest = max(largest, *(float(some.max(initial=0.0)) for some in slacks))
+        return cls(scores, least, largest)
 
     @property
     def rows(self) -> np.ndarray:
@@ -207,7 +206,8 @@ def _slack(model: Any, alphas: np.ndarray) -> np.ndarray:
         return np.full(len(alphas), size.max(initial=1.0) * 2.0 ** -_SLACK_DIGITS[alphas.dtype])
     own_digits = isinstance(score, LAC) and len(classifier.classes_) > 2
     unit = size if own_digits else 1 + size
-    return np.asarray(2.0**-52 * unit + 2.0**-48 * np.minimum(unit, 1) * np.abs(1 - size))
+    last_place = 2 * float(np.finfo(alphas.dtype).eps)
+    return np.asarray(last_place * (unit / 2 + 8 * np.minimum(unit, 1) * np.abs(1 - size)))
 
 
 def _single(model: Any) -> bool:
@@ -218,11 +218,10 @@ def _single(model: Any) -> bool:
 
 def _write(path: Path, content: bytes) -> None:
     """All of the file or nothing: it takes its name when it is complete."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    whole = path.with_name(f".{path.name}.{uuid4().hex}")  # not tempfile's, which nobody else may read
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        Path(name).replace(path)
+        whole.write_bytes(content)
+        whole.replace(path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        whole.unlink(missing_ok=True)
         raise
