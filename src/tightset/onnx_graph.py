@@ -21,7 +21,7 @@ import numpy as np
 __all__ = ["OPSET", "Graph", "add_counts", "add_first_largest", "add_kept", "in_double", "least_equal"]
 
 OPSET = 18
-_TREES_OPSET = 5  # of ai.onnx.ml: the first with trees in float64
+_TREES_OPSET = 5  # of ai.onnx.ml: the first with trees in float64; onnxruntime has it since 1.21
 _IR_VERSION = 10
 _DIGITS = {np.dtype(np.float64): 40, np.dtype(np.float32): 19}  # see arrays.settle
 
