@@ -1,0 +1,227 @@
+"""A fitted predictor as an ONNX model, for servers without Python: sets, p-values or scores from raw features.
+
+    X (n, p) -> columns, classifiers -> scores (n, C) of each fold -> counts among calibration scores -> p-values, sets
+
+All that the library computes of a row is in the graph, calibration included. What it checks is not: a row that
+`predict_set` would refuse is scored as it comes, and a score that is NaN excludes no label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from tightset import __version__
+from tightset.bases import Given
+from tightset.classifier import Scored
+from tightset.icp import rank, significance
+from tightset.onnx_bases import refusal
+from tightset.onnx_graph import Graph, add_counts, add_first_largest, add_kept, least_equal
+from tightset.onnx_models import add_scores
+from tightset.predictor import ConformalPredictor
+from tightset.scores import LAC
+
+__all__ = ["Output", "add_outputs", "to_onnx"]
+
+_KINDS = {"sets": "BOOL", "p-values": "DOUBLE", "scores": "DOUBLE"}
+_SLACK_DIGITS = {np.dtype(np.float64): 44, np.dtype(np.float32): 22}
+
+
+class Output(NamedTuple):
+    """One output of the graph: ``(n, C)``, at a level if it depends on one."""
+
+    name: str
+    kind: str
+    level: float | None
+
+
+def to_onnx(model: Any, path: Any = None, *, output: str | Sequence[str] = "sets", confidence: Any = None) -> Any:
+    """The fitted predictor as an ONNX model from ``X (n, p)`` to what `predict_set` or `predict_p` gives.
+
+    Parameters
+    ----------
+    model : a fitted `SCPOClassifier` or `ConformalClassifier`.
+    path : a file to write as well; it appears whole or not at all.
+    output : ``"sets"``, bool; ``"p-values"`` or ``"scores"``, double; or several of them. Each is ``(n, n_classes)``.
+    confidence : a level or several; by default those of the constructor. Several levels give an output for each, named
+        ``sets_0.9`` and so on: every output has the rows first, as servers that batch requests want it.
+
+    Returns
+    -------
+    onnx.ModelProto
+        Its metadata (JSON) has ``classes``, the labels that columns of outputs stand for; ``outputs``, the kind and the
+        level of each; ``n_features`` and ``feature_names`` (null if X had none); and ``tightset_version``.
+
+    Notes
+    -----
+    ``X`` is double, or float for a model whose scores are float32, having been trained on float32 rows.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from tightset import ConformalClassifier
+    >>> clf = ConformalClassifier(confidence=0.9, random_state=0).fit(*load_wine(return_X_y=True))
+    >>> [one.name for one in to_onnx(clf).graph.output]
+    ['sets']
+    """
+    missing = [name for name in ("onnx", "onnxruntime", "skl2onnx") if find_spec(name) is None]
+    if missing:
+        raise ImportError(f'the export needs {" and ".join(missing)}: pip install "tightset[onnx]"')
+    if not isinstance(model, ConformalPredictor):
+        raise TypeError(f"model must be a fitted SCPOClassifier or ConformalClassifier; got {type(model).__name__}")
+    check_is_fitted(model, "folds_")
+    if path is not None and not Path(path).parent.is_dir():
+        raise FileNotFoundError(f"path must lie in a folder that exists; got {str(path)!r}")
+    if not hasattr(model, "n_features_in_"):
+        raise refusal(type(model).__name__, "its rows are texts, not columns of numbers")
+    graph = Graph()
+    outputs = add_outputs(graph, graph.cast("X", "DOUBLE"), model, output, confidence)
+    names = getattr(model, "feature_names_in_", None)
+    proto = graph.finish(
+        [("X", "FLOAT" if _single(model) else "DOUBLE", ["n", model.n_features_in_])],
+        [(one.name, _KINDS[one.kind], ["n", len(model.classes_)]) for one in outputs],
+        {
+            "tightset_version": __version__,
+            "classes": model.classes_.tolist(),
+            "outputs": {one.name: {"kind": one.kind, "confidence": one.level} for one in outputs},
+            "n_features": int(model.n_features_in_),
+            "feature_names": None if names is None else names.tolist(),
+        },
+    )
+    if path is not None:
+        _write(Path(path), proto.SerializeToString())
+    return proto
+
+
+def add_outputs(
+    graph: Graph, X: str, model: ConformalPredictor, output: str | Sequence[str], confidence: Any = None
+) -> list[Output]:
+    """Add what is asked for to a graph in which ``X`` is a double tensor ``(n, p)``, from wherever it comes."""
+    kinds = [output] if isinstance(output, str) else list(output)
+    unknown = [kind for kind in kinds if kind not in _KINDS]
+    if unknown or not kinds:
+        raise ValueError(f"output must be one or several of {', '.join(map(repr, _KINDS))}; got {output!r}")
+    if any(one.by_group for fold in model.folds_ for one in fold.calibrations):
+        raise refusal(type(model).__name__, "it was calibrated group by group, and a graph has no groups: fit without")
+    levels, _ = model._levels(confidence)
+    model._warn_if_stricter(levels)
+    asked = model._asked(levels)
+    scored = {at: _Scored.of(graph, X, model, at) for at in dict.fromkeys(one.model for one in asked)}
+    found = []
+    for kind in dict.fromkeys(kinds):
+        if kind == "sets":
+            tensors = {one.level: scored[one.model].sets(graph, one.level, model.allow_empty) for one in asked}
+        elif kind == "p-values":
+            tensors = {model.levels_[at]: one.p_values(graph) for at, one in scored.items()}
+        elif len(model.folds_) > 1:
+            raise refusal("output='scores'", "the folds of cv have scores of their own each; ask for p-values or sets")
+        else:
+            tensors = {model.levels_[at]: one.scores[0] for at, one in scored.items()}
+        depends = kind == "sets" or model.trains_for_level
+        stem = kind.replace("-", "_")
+        for level, tensor in tensors.items():
+            number = float(1 - significance(level))
+            name = stem if len(tensors) == 1 else f"{stem}_{number!r}"
+            graph.rename(tensor, name)
+            found.append(Output(name, kind, number if depends else None))
+    return found
+
+
+class _Scored(NamedTuple):
+    """Scores ``(n, C)`` by the models of every fold, and the sorted alphas of each: all, or those of each label."""
+
+    scores: list[str]
+    alphas: list[list[np.ndarray]]
+    slack: float  # by which scores may be rounded otherwise here
+
+    @classmethod
+    def of(cls, graph: Graph, X: str, model: Any, at: int) -> _Scored:
+        scores, least, largest = [], [], 0.0
+        for fold in model.folds_:
+            scores.append(add_scores(graph, X, fold.models[at], model.classes_, int(model.n_features_in_)))
+            alphas = [np.sort(some) for some in fold.calibrations[at].alphas.values()]
+            slacks = [_slack(fold.models[at], some) for some in alphas]
+            least.append(list(map(least_equal, alphas, slacks)))
+            largest = max(largest, *(float(some.max(initial=0.0)) for some in slacks))
+        return cls(scores, least, largest)
+
+    @property
+    def rows(self) -> np.ndarray:
+        """Calibration rows of all folds, ``(1,)`` or by label ``(C,)``."""
+        return np.asarray(np.sum([[len(some) for some in fold] for fold in self.alphas], axis=0))
+
+    def counts(self, graph: Graph) -> str:
+        """Added up over the folds."""
+        total = ""
+        for scores, alphas in zip(self.scores, self.alphas, strict=True):
+            found = graph.recall(alphas, scores) or graph.remember(alphas, scores, add_counts(graph, scores, alphas))
+            total = graph.add("Add", total, found) if total else found
+        return total
+
+    def p_values(self, graph: Graph) -> str:
+        above = graph.add("Add", graph.cast(self.counts(graph), "DOUBLE"), 1.0)
+        return graph.add("Div", above, self.rows + 1.0)
+
+    def sets(self, graph: Graph, level: Any, allow_empty: bool) -> str:
+        ranks = np.array([rank(level, int(rows)) for rows in self.rows])
+        if len(self.scores) == 1:
+            thresholds = [one[r - 1] if r else -np.inf for one, r in zip(self.alphas[0], ranks, strict=True)]
+            kept = add_kept(graph, self.scores[0], np.array(thresholds))
+        else:
+            kept = graph.add("GreaterOrEqual", self.counts(graph), ranks)
+        if allow_empty:
+            return kept
+        some = graph.cast(graph.reduce("ReduceMax", graph.cast(kept, "INT64")), "BOOL")
+        return graph.add("Or", kept, graph.add("And", graph.add("Not", some), self.most_conforming(graph)))
+
+    def most_conforming(self, graph: Graph) -> str:
+        """As `icp.most_conforming`, as bool ``(n, C)``."""
+        if len(self.scores) == 1:
+            return add_first_largest(graph, self.scores[0], self.slack)
+        total = graph.add("Sum", *self.scores)
+        if len(self.alphas[0]) == 1:  # counts of one label do not compare with those of another
+            counts = self.counts(graph)
+            best = graph.add("Equal", counts, graph.reduce("ReduceMax", counts))
+            total = graph.add("Where", best, total, -np.inf)
+        return add_first_largest(graph, total, self.slack)
+
+
+def _slack(model: Any, alphas: np.ndarray) -> np.ndarray:
+    """How far rounding may move each calibration score.
+
+    Most are sums of numbers about as large as the largest of them. Probabilities are known better the nearer they are
+    to 1, and often lie there so close to each other that it matters; one of two classes may be 1 minus the other.
+    """
+    size = np.where(np.isfinite(alphas), np.abs(alphas), 0.0).astype(np.float64)
+    score, classifier = (model.score, model.classifier) if isinstance(model, Scored) else (None, None)
+    if isinstance(classifier, Given):  # scores that come with the rows, and sums of them in the order of the library
+        return np.zeros(len(alphas))
+    if classifier is None or not hasattr(classifier, "predict_proba"):
+        return np.full(len(alphas), size.max(initial=1.0) * 2.0 ** -_SLACK_DIGITS[alphas.dtype])
+    own_digits = isinstance(score, LAC) and len(classifier.classes_) > 2
+    unit = size if own_digits else 1 + size
+    last_place = 2 * float(np.finfo(alphas.dtype).eps)
+    return np.asarray(last_place * (unit / 2 + 8 * np.minimum(unit, 1) * np.abs(1 - size)))
+
+
+def _single(model: Any) -> bool:
+    """Whether scores are float32, as those of models that were trained on float32 rows are."""
+    kinds = {some.dtype for fold in model.folds_ for one in fold.calibrations for some in one.alphas.values()}
+    return kinds == {np.dtype(np.float32)}
+
+
+def _write(path: Path, content: bytes) -> None:
+    """All of the file or nothing: it takes its name when it is complete."""
+    whole = path.with_name(f".{path.name}.{uuid4().hex}")  # not tempfile's, which nobody else may read
+    try:
+        whole.write_bytes(content)
+        whole.replace(path)
+    except BaseException:
+        whole.unlink(missing_ok=True)
+        raise
