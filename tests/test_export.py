@@ -39,8 +39,8 @@ from tightset.boosting import Trees
 from tightset.classifier import Logistic, Scored
 from tightset.columns import Columns
 from tightset.export import add_outputs, to_onnx
+from tightset.export.graph import Graph, add_counts, least_equal
 from tightset.models import Ensemble, LogProbabilities, Member, Stacked, Tempered
-from tightset.onnx_graph import Graph, add_counts, least_equal
 from tightset.scores import APS, LAC, RAPS, SAPS
 
 ROWS = 10_000
@@ -453,7 +453,7 @@ def test_an_older_file_stays_if_writing_fails(tmp_path, monkeypatch):
 
 
 def test_a_missing_extra_is_named(monkeypatch):
-    monkeypatch.setattr("tightset.export.find_spec", lambda _: None)
+    monkeypatch.setattr("tightset.export.onnx.find_spec", lambda _: None)
     with pytest.raises(ImportError, match=re.escape('pip install "tightset[onnx]"')):
         to_onnx(baseline())
 

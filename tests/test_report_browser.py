@@ -22,7 +22,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 from makers import baseline, quick_scpo
 from tightset import TightsetWarning
 from tightset.report import write_report
-from tightset.report_words import number, percent
+from tightset.report.words import number, percent
 
 SCRIPT, IMAGE = "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>'
 LABELS = np.array([SCRIPT, IMAGE, "plain"])
@@ -98,7 +98,7 @@ def shown_rows(page):
     """(row, labels of its set, true label, missed) for the rows of this page of the table."""
     return page.execute_script("""
         return [...document.querySelectorAll("#table tbody tr")].filter((tr) => tr.querySelector("th")).map((tr) => ({
-          at: Number(tr.querySelector("th").textContent),
+          at: Number(tr.querySelector("th").textContent) - 1,
           size: Number(tr.children[1].textContent),
           set: [...tr.querySelectorAll(".set .label")].map((label) => label.textContent).sort(),
           truth: tr.children[4].querySelector(".label").textContent,
@@ -396,6 +396,7 @@ def test_large_sets_open_and_close_by_keyboard(driver, tmp_path):
     sets = model.predict_set(X[300:])
     (row, *_) = driver.find_elements(By.CSS_SELECTOR, "#table tbody tr")
     at, size = (int(row.find_elements(By.CSS_SELECTOR, "th, td")[place].text) for place in (0, 1))
+    at -= 1  # people count from one
     assert size == sets[at].sum() > 6
 
     def labels():

@@ -19,8 +19,8 @@ ORDER = [
     "lbfgs", "icp", "scores", "metrics", "intervals", "columns", "models", "progress", "bases", "boosting", "grid", "paths",
     "choice", "pool", "refine", "search", "stacking", "checking", "pieces", "packing", "storage", "notebook",
     "predictor", "classifier", "scpo", "plots", "files", "encoding", "tables",
-    "loading", "onnx_graph", "onnx_bases", "onnx_models", "export", "comparing", "predictions", "explaining",
-    "report_numbers", "report_words", "report_figures", "report", "demo", "cli_show", "cli_studies", "cli_tables", "cli",
+    "loading", "export", "comparing", "predictions", "explaining",
+    "report", "demo", "cli",
 ]  # fmt: skip
 
 

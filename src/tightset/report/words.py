@@ -10,8 +10,9 @@ import numpy as np
 
 from tightset.checking import nearest_level
 from tightset.icp import calibration_rows_needed, significance
+from tightset.intervals import coverage_band, share_interval
 from tightset.metrics import bootstrap_difference, sign_test
-from tightset.report_numbers import Tally, calibration, chance_band, interval
+from tightset.report.numbers import Tally, calibration
 
 __all__ = [
     "about_model",
@@ -87,7 +88,7 @@ def thousandths(p: np.ndarray) -> list[Any]:
 
 def band(model: Any, level: Any, n: int) -> tuple[float, float]:
     rows, together = calibration(model)
-    return chance_band(level, n, rows if together else None)
+    return coverage_band(level, n, rows if together else None)
 
 
 def say(model: Any, found: Tally, levels: list[Any], k: int, other: Tally | None) -> dict[str, str]:
@@ -114,7 +115,7 @@ def say(model: Any, found: Tally, levels: list[Any], k: int, other: Tally | None
     if found.covered is not None:
         hits = int(found.covered[k].sum())
         said["coverage"] = percent(hits / n)
-        said["interval"] = " to ".join(percent(end) for end in interval(hits, n))
+        said["interval"] = " to ".join(percent(float(end)) for end in share_interval(hits, n))
         said["verdict"] = _verdict(model, level, hits / n, n)
         seen = f"coverage {said['coverage']}, "
     many = "label" if said["size"] == "1.00" else "labels"

@@ -110,7 +110,7 @@
         const r = data.listed + i;
         const item = make("li");
         const which = make("p", "which");
-        which.append(make("b", "", `Row ${at}`));
+        which.append(make("b", "", `Row ${at + 1}`));
         const text = data.columns.slice(0, 4).map((name, j) => `${name} = ${data.cells[r][j]}`).join(", ");
         if (text) which.append(`: ${text}`);
         const answer = make("div", "answer");
@@ -159,7 +159,7 @@
     const named = data.labels.map((_, c) => c).filter((c) => data.labels[c].toLowerCase().includes(text));
     const matches = (r) =>
       text === "" ||
-      String(data.at[r]) === text ||
+      String(data.at[r] + 1) === text ||
       data.cells[r].some((cell) => cell.toLowerCase().includes(text)) ||
       named.some((c) => (data.truth !== null && data.truth[r] === c) || has(r, c));
     const rows = [];
@@ -170,7 +170,7 @@
   };
   const showRow = (r) => {
     const row = make("tr");
-    const name = make("th", "num", String(data.at[r]));
+    const name = make("th", "num", String(data.at[r] + 1));
     name.scope = "row";
     const set = make("td", "wide");
     set.append(...showSet(r, false));

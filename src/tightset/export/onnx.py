@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
-from uuid import uuid4
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -20,12 +19,13 @@ from sklearn.utils.validation import check_is_fitted
 from tightset import __version__
 from tightset.bases import Given
 from tightset.classifier import Scored
+from tightset.export.bases import refusal
+from tightset.export.graph import Graph, add_counts, add_first_largest, add_kept, least_equal
+from tightset.export.models import add_scores
 from tightset.icp import rank, significance
-from tightset.onnx_bases import refusal
-from tightset.onnx_graph import Graph, add_counts, add_first_largest, add_kept, least_equal
-from tightset.onnx_models import add_scores
 from tightset.predictor import ConformalPredictor
 from tightset.scores import LAC
+from tightset.storage import written_whole
 
 __all__ = ["Output", "add_outputs", "to_onnx"]
 
@@ -95,7 +95,8 @@ def to_onnx(model: Any, path: Any = None, *, output: str | Sequence[str] = "sets
         },
     )
     if path is not None:
-        _write(Path(path), proto.SerializeToString())
+        with written_whole(path) as file:
+            file.write(proto.SerializeToString())
     return proto
 
 
@@ -214,14 +215,3 @@ def _single(model: Any) -> bool:
     """Whether scores are float32, as those of models that were trained on float32 rows are."""
     kinds = {some.dtype for fold in model.folds_ for one in fold.calibrations for some in one.alphas.values()}
     return kinds == {np.dtype(np.float32)}
-
-
-def _write(path: Path, content: bytes) -> None:
-    """All of the file or nothing: it takes its name when it is complete."""
-    whole = path.with_name(f".{path.name}.{uuid4().hex}")  # not tempfile's, which nobody else may read
-    try:
-        whole.write_bytes(content)
-        whole.replace(path)
-    except BaseException:
-        whole.unlink(missing_ok=True)
-        raise

@@ -12,9 +12,9 @@ from typing import Annotated, Any
 
 import typer
 
-from tightset.cli_show import show_comparison
-from tightset.cli_studies import data_app, efficiency_app, paper_app, peers_app
-from tightset.cli_tables import tables_app
+from tightset.cli.show import show_comparison
+from tightset.cli.studies import data_app, efficiency_app, paper_app, peers_app
+from tightset.cli.tables import tables_app
 
 __all__ = ["app", "main"]
 

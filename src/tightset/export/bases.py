@@ -31,7 +31,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from tightset.bases import Given
 from tightset.checking import warn
-from tightset.onnx_graph import OPSET, Graph, in_double
+from tightset.export.graph import OPSET, Graph, in_double
 
 __all__ = ["add_class_scores", "computes_in_float32", "refusal"]
 

@@ -14,10 +14,10 @@ from tightset.boosting import Trees
 from tightset.checking import warn
 from tightset.classifier import Logistic, Scored
 from tightset.columns import Columns
+from tightset.export.bases import add_class_scores, computes_in_float32, refusal
+from tightset.export.graph import Graph, in_double
 from tightset.measures import MEASURES
 from tightset.models import Ensemble, LinearModel, LogProbabilities, Member, Stacked, Tempered
-from tightset.onnx_bases import add_class_scores, computes_in_float32, refusal
-from tightset.onnx_graph import Graph, in_double
 from tightset.scores import APS, LAC, RAPS, SAPS, Margin, TopK
 
 __all__ = ["add_scores"]

@@ -12,20 +12,17 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import betaincinv, betaln, gammaln
 
 from tightset import pieces
 from tightset.checking import TightsetWarning, check_levels
-from tightset.icp import calibration_rows_needed, rank, significance
+from tightset.icp import calibration_rows_needed, significance
 
 __all__ = [
     "Listed",
     "Tally",
     "by_label",
     "calibration",
-    "chance_band",
     "hardest",
-    "interval",
     "listed",
     "size_bins",
     "stops",
@@ -163,48 +160,6 @@ def listed(model: Any, X: Any, y: np.ndarray | None, levels: list[Any], groups: 
         [np.take_along_axis(one, best, axis=1) for one, best in zip(p, top, strict=True)],
         None if y is None else [one[np.arange(len(one)), y] for one in p],
     )
-
-
-def chance_band(level: Any, rows: int, calibration_rows: int | None) -> tuple[float, float]:
-    """Where the coverage seen on so many rows lies, 19 times of 20, if the guarantee is met with nothing to spare.
-
-    Given ``n`` calibration rows and ``r = floor(eps (n + 1))`` the number of covered rows is beta-binomial with
-    parameters ``n + 1 - r`` and ``r``; where calibration is by label, group or fold (None) binomial with ``1 - eps``.
-
-    >>> low, high = chance_band(0.9, 1000, 1000)
-    >>> round(low, 3), round(high, 3), chance_band(0.99, 1000, 50)
-    (0.873, 0.925, (1.0, 1.0))
-    """
-    eps = float(significance(level))
-    if calibration_rows is None:
-        spread, mean = np.sqrt(rows * eps * (1 - eps)), rows * (1 - eps)
-    else:
-        b = rank(level, calibration_rows)
-        if b == 0:
-            return 1.0, 1.0
-        a = calibration_rows + 1 - b
-        mean = rows * a / (a + b)
-        spread = np.sqrt(mean * b / (a + b) * (a + b + rows) / (a + b + 1))
-    k = np.arange(max(0, int(mean - 12 * spread) - 1), min(rows, int(mean + 12 * spread) + 2) + 1)
-    log_p = gammaln(rows + 1) - gammaln(k + 1) - gammaln(rows - k + 1)
-    if calibration_rows is None:
-        log_p += k * np.log1p(-eps) + (rows - k) * np.log(eps)
-    else:
-        log_p += betaln(k + a, rows - k + b) - betaln(a, b)
-    up_to = np.cumsum(np.exp(log_p))
-    low, high = np.searchsorted(up_to / up_to[-1], [0.025, 0.975])
-    return float(k[low] / rows), float(k[high] / rows)
-
-
-def interval(hits: int, rows: int) -> tuple[float, float]:
-    """The 95 % interval of Clopper and Pearson for a share.
-
-    >>> [round(end, 3) for end in interval(95, 100)]
-    [0.887, 0.984]
-    """
-    low = betaincinv(hits, rows - hits + 1, 0.025) if hits else 0.0
-    high = betaincinv(hits + 1, rows - hits, 0.975) if hits < rows else 1.0
-    return float(low), float(high)
 
 
 def size_bins(C: int) -> list[tuple[int, int]]:

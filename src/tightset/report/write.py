@@ -20,23 +20,23 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from tightset import report_figures
 from tightset.distributed import is_dask
 from tightset.icp import significance
+from tightset.intervals import share_interval
 from tightset.pieces import take
 from tightset.predictor import ConformalPredictor
-from tightset.report_numbers import (
+from tightset.report import figures as report_figures
+from tightset.report.numbers import (
     Listed,
     Tally,
     by_label,
     hardest,
-    interval,
     listed,
     size_bins,
     stops,
     tally,
 )
-from tightset.report_words import (
+from tightset.report.words import (
     about_model,
     band,
     compared,
@@ -50,6 +50,7 @@ from tightset.report_words import (
     thousandths,
     versions,
 )
+from tightset.storage import written_whole
 
 __all__ = ["write_report"]
 
@@ -100,7 +101,7 @@ def write_report(
     PosixPath('wine.html')
     """
     path = Path(path)
-    _check(path, model, X, baseline, frame, max_rows)
+    _check(model, X, baseline, frame, max_rows)
     X = X if hasattr(X, "shape") else np.asarray(X)
     levels, chosen = stops(model, confidence)
     labels = [text(label, _NAME) for label in model.classes_.tolist()]
@@ -158,16 +159,14 @@ def write_report(
         "about": {text(name, _NAME): text(value, 4000) for name, value in (about or {}).items()},
         "versions": versions(),
     }
-    _write(path, _render(facts, _embedded(facts, rows, cells, codes, at)))
+    page = _render(facts, _embedded(facts, rows, cells, codes, at))
+    with written_whole(path) as file:
+        file.write(page.encode())
     return path
 
 
-def _check(path: Path, model: Any, X: Any, baseline: Any, frame: Any, max_rows: int) -> None:
+def _check(model: Any, X: Any, baseline: Any, frame: Any, max_rows: int) -> None:
     """What can be said before anything is computed."""
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"path: the folder {path.parent} does not exist; make it first")
-    if path.is_dir():
-        raise IsADirectoryError(f"path must name a file such as {path / 'report.html'}; {path} is a folder")
     for name, one in (("model", model), ("baseline", baseline)):
         if one is None and name == "baseline":
             continue
@@ -234,7 +233,7 @@ def _figures(
         row |= {"coverage": percent(one), "band": " to ".join(map(percent, ends))}
     of = by_label(y, found.covered[chosen], found.size[chosen], C)
     some = np.maximum(of["rows"], 1)
-    ends = np.array([interval(int(a), int(b)) for a, b in zip(of["covered"], some, strict=True)])
+    ends = np.stack(share_interval(of["covered"], some), axis=1)
     share = of["covered"] / some
     figures["by_label"] = report_figures.label_bars(labels, of["rows"], share, ends, of["size"], float(asked[chosen]))
     figures["labels"] = [
@@ -352,7 +351,7 @@ def _render(facts: dict[str, Any], data: str) -> str:
     from jinja2 import Environment, FunctionLoader, StrictUndefined
     from markupsafe import Markup
 
-    folder = files("tightset") / "report_page"
+    folder = files("tightset.report") / "page"
 
     def read(name: str) -> str:
         return (folder / name).read_text(encoding="utf-8")
@@ -374,14 +373,3 @@ def _render(facts: dict[str, Any], data: str) -> str:
 
 def _hash(text: str) -> str:
     return "sha256-" + b64encode(sha256(text.encode()).digest()).decode()
-
-
-def _write(path: Path, page: str) -> None:
-    """Write beside the file, then take its place."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        part.write_text(page, encoding="utf-8", newline="\n")
-        part.replace(path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tightset.cli_show import reading, show, show_comparison
+from tightset.cli.show import reading, show, show_comparison
 
 __all__ = ["tables_app"]
 
@@ -103,7 +103,12 @@ def fit(
             plain if baseline else None,
             categorical=categorical or (),
             drop=drop or (),
-            about={"data": Path(table.name).name, "sha256": _digest(table), "estimator": estimator},
+            about={
+                "data": Path(table.name).name,
+                "sha256": _digest(table),
+                "estimator": estimator,
+                "baseline": _baseline_name(estimator),
+            },
             progress=progress,
         )
     model.save(out)
@@ -220,7 +225,8 @@ def evaluate(
     from tightset.comparing import compare, verdict
 
     loaded, levels = _model(model, confidence)
-    X, y, _ = _labelled(loaded, _table(data, delimiter, encoding, loaded.encoding.missing), lenient=lenient)
+    X, y, frame = _rows(loaded, _table(data, delimiter, encoding, loaded.encoding.missing), lenient=lenient)
+    y = loaded.labels(frame) if y is None else y  # says that there are none
     rows = loaded.predictor.evaluate(X, y, confidence=levels)
     if as_json:
         told: dict[str, Any] = {"predictor": rows}
@@ -327,6 +333,9 @@ def report(
     model: Model,
     data: Data,
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+    confidence: Annotated[
+        list[float] | None, typer.Option(help="The level at which the page opens.", show_default=False)
+    ] = None,
     title: Annotated[str | None, typer.Option(help="Of the page.", show_default=False)] = None,
     lenient: Lenient = False,
     delimiter: Delimiter = None,
@@ -336,7 +345,35 @@ def report(
 
     Example: tightset report iris.tightset test.csv --out report.html
     """
-    raise NotImplementedError
+    from tightset import __version__
+    from tightset.report import write_report
+
+    loaded, levels = _model(model, confidence)
+    _may_write(out, data, str(model))
+    table = _table(data, delimiter, encoding, loaded.encoding.missing)
+    X, y, frame = _rows(loaded, table, lenient=lenient)
+    command = f"tightset report {model} {data} --out {out}"
+    write_report(
+        out,
+        loaded.predictor,
+        X,
+        y,
+        confidence=levels[0],
+        baseline=loaded.baseline,
+        baseline_name=f"{loaded.about['baseline']}, thresholded" if loaded.baseline is not None else "",
+        frame=frame,
+        title=title,
+        about={
+            "command": command,
+            "rows": Path(table.name).name,
+            "model": model.name,
+            "model trained on": f"{loaded.about['data']} (SHA-256 {loaded.about['sha256'][:16]}...)",
+            "estimator": loaded.about["estimator"],
+            "columns left out": ", ".join(loaded.encoding.left_out) or "none",
+            "tightset": __version__,
+        },
+    )
+    typer.echo(f"written: {out} ({out.stat().st_size / 1e6:.1f} MB); open it in a browser")
 
 
 @tables_app.command()
@@ -388,7 +425,7 @@ def compare(
         if not as_json:
             which = f", split {split + 1} of {splits}" if splits > 1 else ""
             n = len(prepared.parts[2][1])
-            show_comparison(f"Prediction sets of {n:,} test rows{which}", _baseline_name(estimator), rows)
+            show_comparison(f"Prediction sets of {n:,} test rows{which}", _baseline_name(estimator).split()[0], rows)
             typer.echo(verdict(rows))
     if as_json:
         told = [{"split": at, **row._asdict()} for at, rows in enumerate(found) for row in rows]
@@ -449,7 +486,7 @@ def _predictors(estimator: str, levels: list[float], search: str, how: dict[str,
 
 
 def _baseline_name(estimator: str) -> str:
-    return {"linear": "logistic", "auto": "hgb"}.get(estimator, estimator)
+    return {"linear": "logistic regression", "auto": "hgb"}.get(estimator, estimator)
 
 
 def _base(name: str) -> Any:
@@ -492,22 +529,23 @@ def _model(path: Path, confidence: list[float] | None) -> tuple[Any, list[float]
     return loaded, [float(level) for level in loaded.levels_] if confidence is None else _levels(confidence)
 
 
-def _labelled(model: Any, table: Any, *, lenient: bool) -> tuple[Any, Any, Any]:
-    """Encoded rows, labels, and the rows as they were."""
+def _rows(model: Any, table: Any, *, lenient: bool) -> tuple[Any, Any, Any]:
+    """Encoded rows, their labels (None if there is no column of them), and the rows as they were."""
     import numpy as np
     import pandas as pd
+
+    from tightset.files import TableError
 
     X, y, frames = [], [], []
     with reading(f"reading {Path(table.name).name}", table.n_bytes) as progress:
         for frame in table.chunks(text=[*model.encoding.text, model.target], progress=progress):
             X.append(model.encode(frame, strict=not lenient))
-            y.append(model.labels(frame))
             frames.append(frame)
-    if not sum(map(len, y)):
-        from tightset.files import TableError
-
+            if model.target in frame.columns:
+                y.append(model.labels(frame))
+    if not sum(map(len, X)):
         raise TableError(f"{table.name} has a header but no rows")
-    return np.concatenate(X), np.concatenate(y), pd.concat(frames)
+    return np.concatenate(X), np.concatenate(y) if y else None, pd.concat(frames)
 
 
 def _row(table: Any, row: int, text: list[str]) -> Any:
