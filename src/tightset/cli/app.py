@@ -14,7 +14,8 @@ import typer
 
 from tightset.cli.show import show_comparison
 from tightset.cli.studies import data_app, efficiency_app, paper_app, peers_app
-from tightset.cli.tables import tables_app
+from tightset.cli.training import training_app
+from tightset.cli.using import using_app
 
 __all__ = ["app", "main"]
 
@@ -72,7 +73,8 @@ def demo(
     )
 
 
-app.add_typer(tables_app)
+app.add_typer(training_app)
+app.add_typer(using_app)
 app.add_typer(data_app, name="data")
 app.add_typer(paper_app, name="paper")
 app.add_typer(efficiency_app, name="efficiency")

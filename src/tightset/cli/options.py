@@ -1,0 +1,104 @@
+"""What the commands for tables share: their arguments, and how these are checked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+__all__ = [
+    "AsJson",
+    "Categorical",
+    "Confidence",
+    "Data",
+    "Delimiter",
+    "Drop",
+    "Encoding",
+    "Estimator",
+    "Lenient",
+    "Missing",
+    "Model",
+    "Search",
+    "Seed",
+    "Target",
+    "check_out",
+    "levels_of",
+    "table_of",
+    "without_nan",
+]
+
+Data = Annotated[
+    str,
+    typer.Argument(help="A table: CSV, TSV or Parquet, compressed or not; - is standard input.", show_default=False),
+]
+Model = Annotated[Path, typer.Argument(help="A model file that `tightset fit` wrote.", show_default=False)]
+Target = Annotated[str, typer.Option(help="The column of labels.", show_default=False)]
+Confidence = Annotated[
+    list[float] | None,
+    typer.Option(help="Level, between 0 and 1; may be repeated.", show_default=False),
+]
+Estimator = Annotated[
+    str,
+    typer.Option(
+        help="What measures are trained on: linear (the columns themselves: fast), auto (trees, columns and mixtures "
+        "of them: slow, often the smallest sets), or on top of hgb, rf, et, mlp, logistic, lightgbm."
+    ),
+]
+Search = Annotated[str, typer.Option(help="fast, default or thorough.")]
+Categorical = Annotated[
+    list[str] | None, typer.Option(help="A column of numbers that are categories; may be repeated.", show_default=False)
+]
+Drop = Annotated[list[str] | None, typer.Option(help="A column not to use; may be repeated.", show_default=False)]
+Missing = Annotated[
+    list[str] | None,
+    typer.Option(help="A text that stands for a missing value, such as '?'; may be repeated.", show_default=False),
+]
+Delimiter = Annotated[
+    str | None, typer.Option(help="Between cells; a comma, or a tab in .tsv files.", show_default=False)
+]
+Encoding = Annotated[str, typer.Option(help="Of text files.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="For the rows that calibrate, and all that is drawn.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
+Lenient = Annotated[
+    bool,
+    typer.Option(
+        "--lenient", help="Go by the names of columns, ignore others, and take unseen categories as rare ones."
+    ),
+]
+
+
+def levels_of(confidence: list[float] | None) -> list[float]:
+    for level in confidence or []:
+        if not 0 < level < 1:
+            hint = f"; {level:g} % is {level / 100:g}" if 1 <= level < 100 else ""
+            raise typer.BadParameter(f"{level:g} is not between 0 and 1{hint}", param_hint="--confidence")
+    return sorted(set(confidence or [0.95]))
+
+
+def table_of(data: str, delimiter: str | None, encoding: str, missing: Any) -> Any:
+    from tightset.files import TableFile
+
+    delimiter = {"\\t": "\t", "tab": "\t"}.get(delimiter or "", delimiter)
+    return TableFile(data, delimiter=delimiter, encoding=encoding, missing=missing or ())
+
+
+def check_out(out: Path, *inputs: str, model: bool = False) -> None:
+    """Refuse, before any work, to write where something else would be lost, or where nothing can be written."""
+    if not out.parent.is_dir():
+        raise typer.BadParameter(f"there is no folder {out.parent}", param_hint="--out")
+    if out.is_dir():
+        raise typer.BadParameter(f"{out} is a folder; give the name of a file", param_hint="--out")
+    if any(name != "-" and Path(name).exists() and out.exists() and out.samefile(name) for name in inputs):
+        raise typer.BadParameter(f"{out} is what is read; give another name", param_hint="--out")
+    if model and out.exists() and out.stat().st_size and b"__metadata__" not in out.open("rb").read(64):
+        raise typer.BadParameter(f"{out} exists and is not a model; give another name", param_hint="--out")
+
+
+def without_nan(value: Any) -> Any:
+    """The same with null for NaN, which is not JSON."""
+    if isinstance(value, dict):
+        return {key: without_nan(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_nan(one) for one in value]
+    return None if isinstance(value, float) and value != value else value

@@ -1,0 +1,227 @@
+"""Commands that train on a table: `fit` and `compare`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tightset.cli.options import (
+    AsJson,
+    Categorical,
+    Confidence,
+    Data,
+    Delimiter,
+    Drop,
+    Encoding,
+    Estimator,
+    Missing,
+    Search,
+    Seed,
+    Target,
+    check_out,
+    levels_of,
+    table_of,
+    without_nan,
+)
+from tightset.cli.show import reading, show, show_comparison
+
+__all__ = ["training_app"]
+
+training_app = typer.Typer()
+
+_BASES = ("hgb", "rf", "et", "mlp", "logistic", "lightgbm")
+
+
+@training_app.command()
+def fit(
+    data: Data,
+    target: Target,
+    confidence: Confidence = None,
+    estimator: Estimator = "linear",
+    out: Annotated[Path, typer.Option(help="The model file to write.")] = Path("model.tightset"),
+    search: Search = "default",
+    label_conditional: Annotated[
+        bool, typer.Option("--label-conditional", help="Coverage for each label, not only on average.")
+    ] = False,
+    no_empty: Annotated[bool, typer.Option("--no-empty", help="An empty set gets the most conforming label.")] = False,
+    baseline: Annotated[bool, typer.Option(help="Also fit the plain threshold, to compare with.")] = True,
+    categorical: Categorical = None,
+    drop: Drop = None,
+    missing: Missing = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = "utf-8",
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Train a predictor on a table, and write it to a model file.
+
+    A quarter of the rows (more if the level needs more) calibrates and does not train.
+
+    Example: tightset fit train.csv --target species --confidence 0.9 --confidence 0.95 --out iris.tightset
+    """
+    from tightset.tables import fit_table
+
+    levels = levels_of(confidence)
+    check_out(out, data, model=True)
+    table = table_of(data, delimiter, encoding, missing)
+    table.twice()
+    how: dict[str, Any] = {"label_conditional": label_conditional, "allow_empty": not no_empty, "random_state": seed}
+    predictor, plain = _predictors(estimator, levels, search, how)
+    with reading(f"reading {Path(table.name).name}", table.n_bytes, passes=3) as progress:
+        model = fit_table(
+            table,
+            target,
+            predictor,
+            plain if baseline else None,
+            categorical=categorical or (),
+            drop=drop or (),
+            about={
+                "data": Path(table.name).name,
+                "sha256": _digest(table),
+                "estimator": estimator,
+                "baseline": _baseline_name(estimator),
+            },
+            progress=progress,
+        )
+    model.save(out)
+    told = {
+        "model": str(out),
+        "labels": [str(label) for label in model.classes_],
+        "levels": levels,
+        "columns": [column.name for column in model.encoding.columns],
+        "left_out": model.encoding.left_out,
+        "summary": predictor.summary(),
+        **model.about,
+    }
+    if as_json:
+        typer.echo(json.dumps(told))
+        return
+    used, rows = len(model.encoding.columns), model.about
+    typer.echo(
+        f"{rows['rows']:,} rows, {used} column{'s' if used > 1 else ''}, {len(model.classes_)} labels; "
+        f"{rows['trained']:,} rows train, {rows['calibrated']:,} calibrate."
+    )
+    for name, why in model.encoding.left_out.items():
+        if name in (drop or []):
+            continue
+        typer.echo(f"left out {name!r}: {why}")
+    typer.echo(predictor.summary())
+    typer.echo(f"written: {out}; next: tightset evaluate {out} NEW.csv, tightset predict {out} NEW.csv")
+
+
+@training_app.command()
+def compare(
+    data: Data,
+    target: Target,
+    confidence: Confidence = None,
+    estimator: Estimator = "linear",
+    splits: Annotated[int, typer.Option(min=1, help="How often the rows are split anew.")] = 1,
+    search: Search = "default",
+    label_conditional: Annotated[
+        bool, typer.Option("--label-conditional", help="Coverage for each label, not only on average.")
+    ] = False,
+    categorical: Categorical = None,
+    drop: Drop = None,
+    missing: Missing = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = "utf-8",
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Compare SCPO with the plain threshold on a table: a quarter of the rows tests, the same rows for both.
+
+    Example: tightset compare data.csv --target species --confidence 0.9 --confidence 0.99
+    """
+    from tightset.comparing import compare as compared
+    from tightset.comparing import verdict
+    from tightset.tables import fit_parts, prepare, split_rows
+
+    levels = levels_of(confidence or [0.8, 0.9, 0.95, 0.99])
+    table = table_of(data, delimiter, encoding, missing)
+    table.twice()
+    found = []
+    for split in range(splits):
+        how = {"label_conditional": label_conditional, "random_state": seed + split}
+        scpo, plain = _predictors(estimator, levels, search, how)
+        with reading(f"reading {Path(table.name).name}", table.n_bytes, passes=3) as progress:
+            prepared = prepare(
+                table,
+                target,
+                lambda codes: split_rows(codes, scpo, test=0.25),  # noqa: B023
+                categorical=categorical or (),
+                drop=drop or (),
+                progress=progress,
+            )
+        fit_parts([plain, scpo], prepared)
+        rows = compared(plain, scpo, *prepared.parts[2], seed=seed)
+        found.append(rows)
+        if not as_json:
+            which = f", split {split + 1} of {splits}" if splits > 1 else ""
+            n = len(prepared.parts[2][1])
+            show_comparison(f"Prediction sets of {n:,} test rows{which}", _baseline_name(estimator).split()[0], rows)
+            typer.echo(verdict(rows))
+    if as_json:
+        told = [{"split": at, **row._asdict()} for at, rows in enumerate(found) for row in rows]
+        typer.echo(json.dumps(without_nan(told)))
+    elif splits > 1:
+        cells = []
+        for at, level in enumerate(levels):
+            changes = [rows[at].change for rows in found]
+            mean = sum(changes) / splits
+            cells.append((f"{level:g}", f"{mean:+.1%}", f"{min(changes):+.1%} to {max(changes):+.1%}"))
+        show(f"Change of size over {splits} splits", ("level", "mean", "from ... to"), cells)
+
+
+def _predictors(estimator: str, levels: list[float], search: str, how: dict[str, Any]) -> tuple[Any, Any]:
+    """SCPO on an estimator, and the plain threshold on the same."""
+    from tightset import ConformalClassifier, SCPOClassifier
+
+    if search not in ("fast", "default", "thorough"):
+        raise typer.BadParameter(f"{search!r} is none of fast, default, thorough", param_hint="--search")
+    if estimator not in ("linear", "auto", *_BASES):
+        raise typer.BadParameter(
+            f"{estimator!r} is none of linear, auto, {', '.join(_BASES)}", param_hint="--estimator"
+        )
+    on: Any = None if estimator == "linear" else "auto" if estimator == "auto" else _base(estimator)
+    plain = _base("hgb") if estimator == "auto" else on
+    scpo = SCPOClassifier(levels, estimator=on, search=search, **how)
+    return scpo, ConformalClassifier(plain, confidence=levels, **how)
+
+
+def _baseline_name(estimator: str) -> str:
+    return {"linear": "logistic regression", "auto": "hgb"}.get(estimator, estimator)
+
+
+def _base(name: str) -> Any:
+    if name == "lightgbm":
+        try:
+            from lightgbm import LGBMClassifier
+        except ImportError:
+            raise typer.BadParameter(
+                'lightgbm is not installed: pip install "tightset[lightgbm]"', param_hint="--estimator"
+            ) from None
+        return LGBMClassifier(verbose=-1)
+    from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.neural_network import MLPClassifier
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    bases: dict[str, Any] = {
+        "hgb": HistGradientBoostingClassifier(),
+        "rf": RandomForestClassifier(),
+        "et": ExtraTreesClassifier(),
+        "mlp": make_pipeline(StandardScaler(), MLPClassifier(early_stopping=True)),
+        "logistic": make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)),
+    }
+    return bases[name]
+
+
+def _digest(table: Any) -> str:
+    path = table.path or Path(table._spool.name)
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,337 @@
+"""Commands that use a model: `predict`, `evaluate`, `explain` and `report`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import closing, nullcontext
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tightset.cli.options import (
+    AsJson,
+    Confidence,
+    Data,
+    Delimiter,
+    Encoding,
+    Lenient,
+    Model,
+    check_out,
+    levels_of,
+    table_of,
+    without_nan,
+)
+from tightset.cli.show import reading, show, show_comparison
+
+__all__ = ["using_app"]
+
+using_app = typer.Typer()
+
+
+@using_app.command()
+def predict(
+    model: Model,
+    data: Data,
+    out: Annotated[
+        Path | None, typer.Option(help="The file to write; else standard output.", show_default=False)
+    ] = None,
+    confidence: Confidence = None,
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            help="csv, jsonl, parquet or table. By default what the name of the file says; without one a table on a "
+            "terminal, else csv.",
+            show_default=False,
+        ),
+    ] = None,
+    keep: Annotated[
+        list[str] | None, typer.Option(help="A column to copy to the output; may be repeated.", show_default=False)
+    ] = None,
+    lenient: Lenient = False,
+    delimiter: Delimiter = None,
+    encoding: Encoding = "utf-8",
+) -> None:
+    """Predict sets of labels, with their p-values, for the rows of a table; in bounded memory, however long it is.
+
+    Example: tightset predict iris.tightset new.csv --out sets.csv --keep id
+    """
+    from tightset.predictions import FORMATS, first_of, predicted
+    from tightset.storage import written_whole
+
+    loaded, levels = _model(model, confidence)
+    if out is not None:
+        check_out(out, data, str(model))
+    form = _form(form, out, tuple(FORMATS))
+    table = table_of(data, delimiter, encoding, loaded.encoding.missing)
+    with reading("predicting", table.n_bytes) as progress:
+
+        def chunks() -> Iterator[Any]:
+            for frame in table.chunks(text=loaded.encoding.text, progress=progress):
+                _check_keep(keep or [], frame)
+                yield predicted(loaded, frame, levels, keep or [], strict=not lenient)
+
+        if form == "table":
+            lines, more = first_of(chunks(), 20)
+        else:
+            with written_whole(out) if out else nullcontext(sys.stdout.buffer) as file:
+                labels = [str(label) for label in loaded.classes_]
+                with closing(FORMATS[form](file, keep or [], labels)) as writer:
+                    for lines_of_chunk in chunks():
+                        writer.write(lines_of_chunk)
+    if form == "table":
+        names = ("row", *(keep or []), "level", "size", "set (p-value)")
+        cells = [
+            (
+                str(one.row),
+                *("" if value is None else str(value) for value in one.kept),
+                f"{one.confidence:g}",
+                str(len(one.labels)),
+                ", ".join(f"{label} ({p:.3g})" for label, p in zip(one.labels, one.p, strict=True)) or "(empty)",
+            )
+            for one in lines
+        ]
+        show(None, names, cells, left=range(len(names)))
+        if more:
+            typer.echo("The first 20 sets are shown; give --out FILE, or a pipe, for all.")
+    elif out is not None:
+        typer.echo(f"written: {out}", err=True)
+
+
+@using_app.command()
+def evaluate(
+    model: Model,
+    data: Data,
+    confidence: Confidence = None,
+    by_label: Annotated[bool, typer.Option("--by-label", help="Coverage of each label as well.")] = False,
+    lenient: Lenient = False,
+    delimiter: Delimiter = None,
+    encoding: Encoding = "utf-8",
+    as_json: AsJson = False,
+) -> None:
+    """Measure coverage and size on labelled rows that the model has not seen, beside the baseline.
+
+    Example: tightset evaluate iris.tightset test.csv
+    """
+    from tightset.comparing import compare, verdict
+
+    loaded, levels = _model(model, confidence)
+    X, y, frame = _rows(loaded, table_of(data, delimiter, encoding, loaded.encoding.missing), lenient=lenient)
+    y = loaded.labels(frame) if y is None else y  # says that there are none
+    rows = loaded.predictor.evaluate(X, y, confidence=levels)
+    if as_json:
+        told: dict[str, Any] = {"predictor": rows}
+        if loaded.baseline is not None:
+            told["baseline"] = loaded.baseline.evaluate(X, y, confidence=levels)
+        typer.echo(json.dumps(without_nan(told)))
+        return
+    cells = [
+        (
+            f"{row['confidence']:g}",
+            f"{row['coverage']:.3f}",
+            f"{row['mean_size']:.3f}",
+            f"{row['singleton']:.1%}",
+            f"{row['empty']:.1%}",
+            f"{row['worst_label_gap']:+.3f}",
+        )
+        for row in rows
+    ]
+    names: tuple[str, ...] = ("level", "coverage", "mean size", "one label", "empty", "worst label short by")
+    show(f"{len(y):,} rows, {len(loaded.classes_)} labels", names, cells)
+    if by_label:
+        of_labels = [
+            (str(label), *(f"{row[f'coverage_of_label_{label}']:.3f}" for row in rows), f"{int((y == label).sum()):,}")
+            for label in loaded.classes_.tolist()
+        ]
+        names = ("label", *(f"{level:g}" for level in levels), "rows")
+        show("Coverage of each label", names, of_labels, left=[0])
+    if loaded.baseline is not None and confidence is None:
+        compared = compare(loaded.baseline, loaded.predictor, X, y)
+        show_comparison("Beside the plain threshold, on the same rows", "baseline", compared)
+        typer.echo(verdict(compared))
+
+
+@using_app.command()
+def explain(
+    model: Model,
+    data: Data,
+    row: Annotated[int, typer.Option(min=1, help="Which row, from 1, the header not counted.", show_default=False)],
+    confidence: Annotated[float | None, typer.Option(help="Level; by default the model's first.")] = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = "utf-8",
+    as_json: AsJson = False,
+) -> None:
+    """Show why a row has its set: the p-values of all labels, and which columns move them.
+
+    Example: tightset explain iris.tightset new.csv --row 3
+    """
+    import numpy as np
+
+    from tightset.explaining import explain as explained
+
+    loaded, (level, *_) = _model(model, None if confidence is None else [confidence])
+    frame = _row(table_of(data, delimiter, encoding, loaded.encoding.missing), row, loaded.encoding.text)
+    found = explained(loaded, frame, level)
+    names = loaded.classes_.astype(str)
+    order = np.argsort(-found.p, kind="stable")
+    if as_json:
+        told = {
+            "row": row,
+            "confidence": found.confidence,
+            "p": {names[at]: float(found.p[at]) for at in order},
+            "set": [str(names[at]) for at in order if found.kept[at]],
+            "columns": [
+                {
+                    "column": one.column,
+                    "value": one.value,
+                    "typical": one.typical,
+                    "p": {str(name): float(p) for name, p in zip(names, one.p, strict=True)},
+                    "set": names[one.kept].tolist(),
+                }
+                for one in found.influences
+            ],
+        }
+        typer.echo(json.dumps(told))
+        return
+    cells = [
+        (
+            names[at],
+            f"{found.p[at]:.4f}",
+            "in the set" if found.kept[at] else "",
+            f"above {found.joins_above(at):.2%}",
+            "#" * round(30 * float(found.p[at])),
+        )
+        for at in order[:20]
+    ]
+    title = f"Row {row}: how well each label fits, beside {found.calibration_rows:,} calibration rows"
+    shown = ("label", "p-value", f"at {100 * found.confidence:g} %", "is in sets", "")
+    show(title, shown, cells, left=[0, 4])
+    best = order[0]
+    cells = [
+        (one.column, one.value, one.typical, f"{one.p[best]:.4f}", ", ".join(names[one.kept]) or "(empty)")
+        for one in found.influences[:8]
+    ]
+    columns = ("column", "value", "typical", f"p of {names[best]}", "set")
+    show("If a column had its typical value, by how much that moves p-values", columns, cells, left=[0, 1, 2, 4])
+    typer.echo(
+        "A p-value is the share of calibration rows that fit their own label no better than this row fits this one; "
+        "it is not the probability of the label."
+    )
+
+
+@using_app.command()
+def report(
+    model: Model,
+    data: Data,
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+    confidence: Annotated[
+        list[float] | None, typer.Option(help="The level at which the page opens.", show_default=False)
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="Of the page.", show_default=False)] = None,
+    lenient: Lenient = False,
+    delimiter: Delimiter = None,
+    encoding: Encoding = "utf-8",
+) -> None:
+    """Write a page that a colleague without Python can open: validity, sizes, sets of rows, the baseline beside it.
+
+    Example: tightset report iris.tightset test.csv --out report.html
+    """
+    from tightset import __version__
+    from tightset.report import write_report
+
+    loaded, levels = _model(model, confidence)
+    check_out(out, data, str(model))
+    table = table_of(data, delimiter, encoding, loaded.encoding.missing)
+    X, y, frame = _rows(loaded, table, lenient=lenient)
+    command = f"tightset report {model} {data} --out {out}"
+    write_report(
+        out,
+        loaded.predictor,
+        X,
+        y,
+        confidence=levels[0],
+        baseline=loaded.baseline,
+        baseline_name=f"{loaded.about['baseline']}, thresholded" if loaded.baseline is not None else "",
+        frame=frame,
+        title=title,
+        about={
+            "command": command,
+            "rows": Path(table.name).name,
+            "model": model.name,
+            "model trained on": f"{loaded.about['data']} (SHA-256 {loaded.about['sha256'][:16]}...)",
+            "estimator": loaded.about["estimator"],
+            "columns left out": ", ".join(loaded.encoding.left_out) or "none",
+            "tightset": __version__,
+        },
+    )
+    typer.echo(f"written: {out} ({out.stat().st_size / 1e6:.1f} MB); open it in a browser")
+
+
+def _model(path: Path, confidence: list[float] | None) -> tuple[Any, list[float]]:
+    from tightset.loading import load
+    from tightset.packing import ModelFileError
+
+    if not path.exists():
+        raise ModelFileError(f"there is no file {path}")
+    loaded = load(path)
+    if not hasattr(loaded, "encoding"):
+        raise ModelFileError(
+            f"{path} holds a model of arrays, without the columns of a table; use tightset.load in Python, or "
+            "`tightset fit` to make one of a table"
+        )
+    return loaded, [float(level) for level in loaded.levels_] if confidence is None else levels_of(confidence)
+
+
+def _rows(model: Any, table: Any, *, lenient: bool) -> tuple[Any, Any, Any]:
+    """Encoded rows, their labels (None if there is no column of them), and the rows as they were."""
+    import numpy as np
+    import pandas as pd
+
+    from tightset.files import TableError
+
+    X, y, frames = [], [], []
+    with reading(f"reading {Path(table.name).name}", table.n_bytes) as progress:
+        for frame in table.chunks(text=[*model.encoding.text, model.target], progress=progress):
+            X.append(model.encode(frame, strict=not lenient))
+            frames.append(frame)
+            if model.target in frame.columns:
+                y.append(model.labels(frame))
+    if not sum(map(len, X)):
+        raise TableError(f"{table.name} has a header but no rows")
+    return np.concatenate(X), np.concatenate(y) if y else None, pd.concat(frames)
+
+
+def _row(table: Any, row: int, text: list[str]) -> Any:
+    from tightset.files import TableError
+
+    seen = 0
+    for frame in table.chunks(text=text):
+        if row - 1 in frame.index:
+            return frame.loc[[row - 1]]
+        seen += len(frame)
+    raise TableError(f"there is no row {row}; {table.name} has {seen}")
+
+
+def _form(form: str | None, out: Path | None, known: tuple[str, ...]) -> str:
+    if form is None:
+        if out is None:
+            return "table" if sys.stdout.isatty() else "csv"
+        form = {"json": "jsonl", "ndjson": "jsonl", "pq": "parquet"}.get(out.suffix[1:], out.suffix[1:])
+        if form not in known:
+            raise typer.BadParameter(
+                f"{out.name} does not end in .csv, .jsonl or .parquet: give --format", param_hint="--out"
+            )
+    if form not in (*known, "table"):
+        raise typer.BadParameter(f"{form!r} is none of {', '.join(known)}, table", param_hint="--format")
+    if form == "table" and out is not None:
+        raise typer.BadParameter("a table is to look at; give csv, jsonl or parquet for a file", param_hint="--format")
+    return form
+
+
+def _check_keep(keep: list[str], frame: Any) -> None:
+    for name in keep:
+        if name not in frame.columns:
+            raise typer.BadParameter(f"there is no column {name!r}", param_hint="--keep")
