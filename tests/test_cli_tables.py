@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.ensemble import RandomForestClassifier
 
 import tightset
 from test_cli import run
@@ -80,8 +79,6 @@ def test_fit_for_machines(here, cli):
 def test_estimators_by_name(here, cli, estimator, monkeypatch):
     few = Search((("softmax", 4.0),), pulls=(1.0,), max_iter=5, folds=2, repeats=1)
     monkeypatch.setitem(SEARCHES, "fast", few)
-    forest = RandomForestClassifier
-    monkeypatch.setattr("sklearn.ensemble.RandomForestClassifier", lambda: forest(5))
     fit = ("fit", "train.csv", "--target", "kind", "--search", "fast", "--estimator", estimator, "--out", "e.tightset")
     code, _, err = cli(*fit)
     assert (code, err) == (0, "")
