@@ -18,7 +18,7 @@ ORDER = [
     "arrays", "inefficiency", "threads", "distributed", "rows", "measures", "objective", "fused", "surrogate", "optimise",
     "lbfgs", "icp", "scores", "metrics", "intervals", "columns", "models", "progress", "bases", "boosting", "grid", "paths",
     "choice", "pool", "refine", "search", "stacking", "checking", "pieces", "packing", "storage", "notebook",
-    "predictor", "classifier", "scpo", "plots", "files", "encoding", "tables",
+    "predicting", "predictor", "classifier", "scpo", "plots", "files", "encoding", "tables",
     "loading", "export", "comparing", "predictions", "explaining",
     "report", "demo", "cli",
 ]  # fmt: skip

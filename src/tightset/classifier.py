@@ -31,7 +31,8 @@ from tightset.distributed import Partitions, as_floats, as_they_are
 from tightset.icp import calibration_rows_needed
 from tightset.models import LogProbabilities, Member
 from tightset.pieces import take
-from tightset.predictor import CalibrationRows, ConformalPredictor, Fold
+from tightset.predicting import Fold
+from tightset.predictor import CalibrationRows, ConformalPredictor
 from tightset.scores import as_score, settled
 from tightset.search import logistic_regression
 

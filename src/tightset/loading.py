@@ -16,7 +16,7 @@ from tightset.models import Ensemble, LinearModel, LogProbabilities, Member, Sta
 from tightset.packing import ModelFileError, unpack
 from tightset.paths import Search
 from tightset.pool import Found, Verdict
-from tightset.predictor import Fold
+from tightset.predicting import Fold
 from tightset.scores import APS, LAC, RAPS, SAPS, Margin, TopK
 from tightset.scpo import SCPOClassifier
 from tightset.storage import open_model

@@ -168,11 +168,11 @@ class TablePredictor:
 
     def predict_set(self, frame: Any, **how: Any) -> Any:
         """Prediction sets of the rows of a data frame; ``how`` as in `SCPOClassifier.predict_set`."""
-        return self.predictor.predict_set(self.encode(frame), **how)
+        return _indexed(self.predictor.predict_set(self.encode(frame), **how), frame)
 
     def predict_p(self, frame: Any, **how: Any) -> Any:
         """Conformal p-values of the rows of a data frame."""
-        return self.predictor.predict_p(self.encode(frame), **how)
+        return _indexed(self.predictor.predict_p(self.encode(frame), **how), frame)
 
     def predict(self, frame: Any) -> Any:
         """The most conforming label of each row of a data frame."""
@@ -261,6 +261,10 @@ def fit_parts(predictors: Sequence[Any], prepared: Prepared) -> None:
     (X, y), (X_cal, y_cal) = prepared.parts[:2]
     for predictor in predictors:
         predictor._fit(X, y, None, X_cal, y_cal, None, None, classes=prepared.classes)
+
+
+def _indexed(found: Any, frame: Any) -> Any:
+    return found.set_axis(frame.index) if hasattr(found, "set_axis") else found
 
 
 class _Labels:
