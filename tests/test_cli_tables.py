@@ -64,6 +64,19 @@ def test_fit_says_what_was_done(here, cli):
     np.testing.assert_array_equal(first.predict_p(new), second.predict_p(new))  # same seed, same bits
 
 
+def test_rows_left_out_for_testing(here, cli):
+    code, out, _ = cli("fit", "train.csv", "--target", "kind", *FAST, "--out", "t.tightset", "--test", "0.2")
+    assert code == 0
+    assert "120 rows left out for testing: t-test.csv" in out
+    whole, rest = pd.read_csv("train.csv"), pd.read_csv("t-test.csv")
+    assert list(rest.columns) == list(whole.columns)
+    pd.testing.assert_frame_equal(whole[whole["name"].isin(rest["name"])].reset_index(drop=True), rest)
+    model = tightset.load("t.tightset")
+    assert (model.about["trained"], model.about["calibrated"]) == (360, 120)
+    assert cli("evaluate", "t.tightset", "t-test.csv")[0] == 0
+    refused(cli, "2 is not a share", "fit", "train.csv", "--target", "kind", "--test", "2", code=2)
+
+
 def test_fit_for_machines(here, cli):
     code, out, _ = cli("fit", "train.csv", "--target", "kind", *FAST, "--out", "j.tightset", "--json", "--no-baseline")
     told = json.loads(out)

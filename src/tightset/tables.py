@@ -18,7 +18,7 @@ from tightset.encoding import ColumnKinds, Encoding, Statistics
 from tightset.files import TableError, as_text
 from tightset.storage import describe, save_model
 
-__all__ = ["FrameTable", "Prepared", "TablePredictor", "fit_table", "prepare", "split_rows"]
+__all__ = ["TEST", "UNUSED", "FrameTable", "Prepared", "TablePredictor", "fit_table", "prepare", "split_rows"]
 
 TRAIN, CALIBRATE, TEST, UNUSED = 0, 1, 2, -1
 _MOST_LABELS = 1000
@@ -222,6 +222,7 @@ def fit_table(
     *,
     categorical: Collection[str] = (),
     drop: Collection[str] = (),
+    assign: Callable[[np.ndarray], np.ndarray] | None = None,
     about: dict[str, Any] | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> TablePredictor:
@@ -234,6 +235,8 @@ def fit_table(
     predictor, baseline : an `SCPOClassifier` or a `ConformalClassifier`, not fitted yet.
     categorical : columns of numbers that stand for categories.
     drop : columns that are not used.
+    assign : for codes of labels ``(n,)``, which rows train (0), calibrate (1), or are left out (-1); by default
+        `split_rows`.
 
     >>> import pandas as pd
     >>> from tightset import ConformalClassifier
@@ -246,7 +249,7 @@ def fit_table(
     prepared = prepare(
         table,
         target,
-        lambda codes: split_rows(codes, predictor),
+        assign or (lambda codes: split_rows(codes, predictor)),
         categorical=categorical,
         drop=drop,
         progress=progress,

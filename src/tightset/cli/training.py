@@ -43,6 +43,9 @@ def fit(
     confidence: Confidence = None,
     estimator: Estimator = "linear",
     out: Annotated[Path, typer.Option(help="The model file to write.")] = Path("model.tightset"),
+    test: Annotated[
+        float, typer.Option(help="Leave this share of the rows out, and write them to OUT-test.csv, to evaluate on.")
+    ] = 0.0,
     search: Search = "default",
     label_conditional: Annotated[
         bool, typer.Option("--label-conditional", help="Coverage for each label, not only on average.")
@@ -61,22 +64,36 @@ def fit(
 
     A quarter of the rows (more if the level needs more) calibrates and does not train.
 
-    Example: tightset fit train.csv --target species --confidence 0.9 --confidence 0.95 --out iris.tightset
+    Example: tightset fit flowers.csv --target species --confidence 0.9 --confidence 0.95 --test 0.25
     """
-    from tightset.tables import fit_table
+    from tightset.tables import TEST, UNUSED, fit_table, split_rows
 
     levels = levels_of(confidence)
     check_out(out, data, model=True)
+    rest = out.with_name(f"{out.stem}-test.csv")
+    if not 0 <= test < 0.9:
+        raise typer.BadParameter(f"{test:g} is not a share below 0.9, such as 0.25", param_hint="--test")
+    if test:
+        check_out(rest, data)
     table = table_of(data, delimiter, encoding, missing)
     table.twice()
     how: dict[str, Any] = {"label_conditional": label_conditional, "allow_empty": not no_empty, "random_state": seed}
     predictor, plain = _predictors(estimator, levels, search, how)
-    with reading(f"reading {Path(table.name).name}", table.n_bytes, passes=3) as progress:
+    parts = []
+
+    def assign(codes: Any) -> Any:
+        part = split_rows(codes, predictor, test=test)
+        parts.append(part == TEST)
+        part[part == TEST] = UNUSED
+        return part
+
+    with reading(f"reading {Path(table.name).name}", table.n_bytes, passes=4 if test else 3) as progress:
         model = fit_table(
             table,
             target,
             predictor,
             plain if baseline else None,
+            assign=assign,
             categorical=categorical or (),
             drop=drop or (),
             about={
@@ -87,6 +104,8 @@ def fit(
             },
             progress=progress,
         )
+        if test:
+            _write_rows(rest, table, model, parts[0], progress)
     model.save(out)
     told = {
         "model": str(out),
@@ -110,7 +129,9 @@ def fit(
             continue
         typer.echo(f"left out {name!r}: {why}")
     typer.echo(predictor.summary())
-    typer.echo(f"written: {out}; next: tightset evaluate {out} NEW.csv, tightset predict {out} NEW.csv")
+    new = rest if test else "NEW.csv"
+    typer.echo(f"written: {out}" + (f", and {int(parts[0].sum()):,} rows left out for testing: {rest}" if test else ""))
+    typer.echo(f"next: tightset evaluate {out} {new}, or tightset report {out} {new}")
 
 
 @training_app.command()
@@ -190,6 +211,16 @@ def _predictors(estimator: str, levels: list[float], search: str, how: dict[str,
     plain = _base("hgb") if estimator == "auto" else on
     scpo = SCPOClassifier(levels, estimator=on, search=search, **how)
     return scpo, ConformalClassifier(plain, confidence=levels, **how)
+
+
+def _write_rows(path: Path, table: Any, model: Any, chosen: Any, progress: Any) -> None:
+    """The rows that are ``chosen``, as they stand in the table."""
+    from tightset.storage import written_whole
+
+    columns = [*(column.name for column in model.encoding.columns), *model.encoding.left_out, model.target]
+    with written_whole(path) as file:
+        for at, frame in enumerate(table.chunks(text=columns, progress=progress)):
+            frame[chosen[frame.index]].to_csv(file, index=False, header=at == 0)
 
 
 def _baseline_name(estimator: str) -> str:
