@@ -1,32 +1,43 @@
-"""The README's code runs and prints what the README says."""
+"""The README's code runs and prints what it says, its links lead somewhere, and it stays short."""
 
 import re
 import subprocess
 import sys
 from pathlib import Path
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
 
 
-def test_the_example_prints_what_is_shown():
+def test_the_example_prints_what_is_shown(tmp_path):
     code, shown = re.search(r"```python\n(.*?)```\s*```\n(.*?)```", README, re.DOTALL).groups()
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert ran.stdout == shown
     assert ran.stderr == ""
 
 
-def test_the_second_example_says_what_is_shown_but_for_the_figures():
-    """Rounding differs between machines, and the figures of a search with it."""
-    (first, _), (second, shown) = re.findall(r"```python\n(.*?)```\s*```\n(.*?)```", README, re.DOTALL)
-    imports = "\n".join(line for line in first.splitlines() if line.startswith("from tightset"))
-    ran = subprocess.run([sys.executable, "-c", f"{imports}\n{second}"], capture_output=True, text=True, check=True)
-    blank = [re.sub(r"[\d.]+", "#", " ".join(text.split())) for text in (ran.stdout, shown)]
-    assert blank[0] == blank[1]
+def test_the_way_from_a_file_to_a_report(tmp_path):
+    """Its commands as they stand there, on a table of one's own."""
+    from test_tables import table
+
+    table(400).rename(columns={"kind": "label"}).to_csv(tmp_path / "mine.csv", index=False)
+    block = next(block for block in re.findall(r"```\n(.*?)```", README, re.DOTALL) if "tightset fit" in block)
+    commands = [line.split("#")[0].split() for line in block.splitlines() if line.startswith("tightset")]
+    assert len(commands) == 2
+    for words in commands:
+        subprocess.run([sys.executable, "-m", *words], check=True, capture_output=True, cwd=tmp_path)
+    assert "Prediction sets for 100 rows" in (tmp_path / "report.html").read_text()
 
 
 def test_every_make_target_it_names_exists():
-    makefile = (Path(__file__).parents[1] / "Makefile").read_text()
-    for target in set(re.findall(r"make (\w+)", README)) - {"sets"}:
-        if target in {"demo", "test", "bench", "lint", "paper", "efficiency"}:
-            assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
-    assert {"demo", "test"} <= set(re.findall(r"make (\w+)", README))
+    makefile = (ROOT / "Makefile").read_text()
+    named = set(re.findall(r"`make ([\w-]+)`|^make ([\w-]+)", README, re.MULTILINE))
+    targets = {one or other for one, other in named}
+    assert {"demo", "test", "docs"} <= targets
+    assert [target for target in targets if not re.search(rf"^{target}:", makefile, re.MULTILINE)] == []
+
+
+def test_links_lead_somewhere_and_it_is_short():
+    links = re.findall(r"\]\(([^)#]+)\)", README)
+    assert [link for link in links if not (ROOT / link).exists()] == []
+    assert len(README.splitlines()) < 150
