@@ -215,6 +215,12 @@ def test_labels_that_are_numbers_stay_numbers(frame):
     assert model.evaluate(coded)["n"] == len(coded)
 
 
+def test_labels_may_be_called_none(frame, tmp_path):
+    frame.replace({"kind": {"x": "None", "y": "NA", "z": "null"}}).to_csv(tmp_path / "t.csv", index=False)
+    model = fit_table(TableFile(tmp_path / "t.csv"), "kind", baseline())
+    assert model.classes_.tolist() == ["NA", "None", "null"]
+
+
 @pytest.mark.filterwarnings("ignore::tightset.TightsetWarning")  # a label without calibration rows
 def test_a_label_of_one_row_may_calibrate(frame):
     rare = pd.concat([frame, frame.iloc[[0]].assign(kind="single")])

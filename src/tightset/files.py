@@ -24,6 +24,7 @@ from typing import Any, BinaryIO
 __all__ = ["TableError", "TableFile", "as_text"]
 
 _CELLS = 2**20  # of a chunk
+_MISSING = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "-nan", "NULL", "Null", "null", "None", "none")
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _MAGIC: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
 
@@ -40,7 +41,7 @@ class TableFile:
     path : the file, or ``-``.
     delimiter : between the cells of a row; by default a tab for names that end in .tsv or .tab, else a comma.
     encoding : of text files.
-    missing : texts that stand for a missing value, beside the usual ones (nothing, NA, NaN, null, ...).
+    missing : texts that stand for a missing value, beside the usual ones (nothing, NA, N/A, NaN, null, None ...).
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -83,12 +84,14 @@ class TableFile:
         self,
         *,
         text: Collection[str] = (),
+        label: str | None = None,
         only: Collection[str] | None = None,
         progress: Callable[[int], None] = lambda _: None,
     ) -> Iterator[Any]:
         """Data frames, indexed by the number of the row from 0; ``progress`` is told how many bytes were read.
 
-        The columns of ``text`` are texts and None; others are numbers where all of the chunk are, else texts too.
+        The columns of ``text`` are texts and None; others are numbers where all of the chunk are, else texts too. In
+        the column ``label``, of texts, only an empty cell is missing: NA and None are names of labels as well.
         """
         path = self.path or (self._spool and Path(self._spool.name))
         stream: Any = path.open("rb") if path else sys.stdin.buffer
@@ -101,9 +104,9 @@ class TableFile:
             if b"__metadata__" in reader.peek(64)[:64]:
                 raise TableError(f"{self.name} is a tightset model and not a table; the model comes first")
             if start[:4] == b"PAR1":
-                frames = self._parquet(path, only, text)
+                frames = self._parquet(path, only, {*text, label})
             else:
-                frames = self._delimited(self._plain(reader, start, path), only, text)
+                frames = self._delimited(self._plain(reader, start, path), only, text, label)
             for frame in frames:
                 yield frame
                 progress(counted.read_bytes)
@@ -129,7 +132,9 @@ class TableFile:
             return zipfile.ZipFile(path).open(names[0])
         return reader
 
-    def _delimited(self, stream: BinaryIO, only: Collection[str] | None, text: Collection[str]) -> Iterator[Any]:
+    def _delimited(
+        self, stream: BinaryIO, only: Collection[str] | None, text: Collection[str], label: str | None
+    ) -> Iterator[Any]:
         import pandas as pd
 
         lines = io.TextIOWrapper(
@@ -147,8 +152,11 @@ class TableFile:
                     header=None,
                     index_col=False,
                     usecols=None if only is None else lambda name: name in only,
-                    dtype=dict.fromkeys(text, "str"),
-                    na_values=list(self.missing),
+                    dtype=dict.fromkeys([*text, label], "str"),
+                    na_values={
+                        name: ["", *self.missing] if name == label else [*_MISSING, *self.missing] for name in header
+                    },
+                    keep_default_na=False,
                     chunksize=max(100, _CELLS // len(header)),
                     low_memory=False,
                 )
@@ -182,7 +190,7 @@ class TableFile:
                 raise TableError(f"{self.name} has two columns named {name!r}; names must differ")
             seen.add(name)
 
-    def _parquet(self, path: Path | None, only: Collection[str] | None, text: Collection[str]) -> Iterator[Any]:
+    def _parquet(self, path: Path | None, only: Collection[str] | None, text: Collection[Any]) -> Iterator[Any]:
         try:
             import pyarrow as pa
             import pyarrow.parquet as pq

@@ -40,11 +40,12 @@ class FrameTable:
         self,
         *,
         text: Collection[str] = (),
+        label: str | None = None,
         only: Collection[str] | None = None,
         progress: Callable[[int], None] = lambda _: None,  # noqa: ARG002
     ) -> Iterator[Any]:
         frame = self.frame if only is None else self.frame[[name for name in self.frame.columns if name in only]]
-        yield frame.assign(**{name: as_text(frame[name]) for name in text if name in frame})
+        yield frame.assign(**{name: as_text(frame[name]) for name in {*text, label or ""} if name in frame})
 
 
 class Prepared(NamedTuple):
@@ -74,7 +75,7 @@ def prepare(
     """
     kinds = ColumnKinds({target, *drop}, categorical)
     labels = _Labels(table, target)
-    for frame in table.chunks(text=[target, *categorical], progress=progress):
+    for frame in table.chunks(text=categorical, label=target, progress=progress):
         labels.see(frame)
         _check_named(frame, [*categorical, *drop])
         kinds.see(frame)

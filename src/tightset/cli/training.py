@@ -217,9 +217,9 @@ def _write_rows(path: Path, table: Any, model: Any, chosen: Any, progress: Any) 
     """The rows that are ``chosen``, as they stand in the table."""
     from tightset.storage import written_whole
 
-    columns = [*(column.name for column in model.encoding.columns), *model.encoding.left_out, model.target]
+    columns = [*(column.name for column in model.encoding.columns), *model.encoding.left_out]
     with written_whole(path) as file:
-        for at, frame in enumerate(table.chunks(text=columns, progress=progress)):
+        for at, frame in enumerate(table.chunks(text=columns, label=model.target, progress=progress)):
             frame[chosen[frame.index]].to_csv(file, index=False, header=at == 0)
 
 

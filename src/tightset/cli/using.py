@@ -294,7 +294,7 @@ def _rows(model: Any, table: Any, *, lenient: bool) -> tuple[Any, Any, Any]:
 
     X, y, frames = [], [], []
     with reading(f"reading {Path(table.name).name}", table.n_bytes) as progress:
-        for frame in table.chunks(text=[*model.encoding.text, model.target], progress=progress):
+        for frame in table.chunks(text=model.encoding.text, label=model.target, progress=progress):
             X.append(model.encode(frame, strict=not lenient))
             frames.append(frame)
             if model.target in frame.columns:
