@@ -12,13 +12,16 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pandas as pd
 import pytest
+from lightgbm import LGBMClassifier
 
 import tightset
 from test_cli import run
 from test_tables import table
 from tightset.paths import SEARCHES, Search
+from tightset.tables import fit_table
 
 FAST = ["--search", "fast", "--confidence", "0.8", "--confidence", "0.9"]
 
@@ -204,6 +207,39 @@ def test_compare(here, cli):
     assert rows[0]["scpo"]["n"] == rows[0]["baseline"]["n"] == 150
 
 
+def test_export(here, cli):
+    code, out, err = cli("export", "m.tightset", "--output", "sets", "--output", "p-values", "--confidence", 0.9)
+    assert (code, err) == (0, "")
+    told = " ".join(out.split())
+    assert "age double (n, 1) a number; NaN if it is missing" in told
+    assert "colour string (n, 1) a text; empty if it is missing" in told
+    assert "sets bool (n, 3) sets at 90 %; a column for each of x, y, z" in told
+    assert "written: model.onnx" in told
+    model, new = tightset.load("m.tightset"), pd.read_csv("test.csv")
+    texts = new.astype({"member": str}).fillna({"colour": ""})
+    feed = {
+        one.name: texts[[one.name]].to_numpy(object if one.name in model.encoding.text else float)
+        for one in model.encoding.columns
+    }
+    session = onnxruntime.InferenceSession("model.onnx", providers=["CPUExecutionProvider"])
+    sets, p = session.run(["sets", "p_values"], feed)
+    np.testing.assert_array_equal(sets, model.predict_set(new, confidence=0.9))
+    np.testing.assert_array_equal(p, model.predict_p(new, confidence=0.9))
+
+
+def test_export_of_many_columns_and_of_arrays(here, cli):
+    X, y = np.random.default_rng(0).normal(size=(80, 25)), np.arange(80) % 2
+    clf = tightset.ConformalClassifier(confidence=0.9, random_state=0).fit(X, y)
+    clf.save("wide.tightset")
+    code, out, _ = cli("export", "wide.tightset", "--out", "wide.onnx", "--output", "scores")
+    assert code == 0
+    assert "X double (n, 25) rows" in " ".join(out.split())
+    fit_table(pd.DataFrame(X).assign(kind=y), "kind", clf).save("wide.tightset")
+    code, out, _ = cli("export", "wide.tightset", "--out", "wide.onnx")
+    assert code == 0
+    assert "and 5 more inputs" in out
+
+
 # ---- what is refused ----------------------------------------------------------------------------------------------
 
 
@@ -339,6 +375,24 @@ def test_bad_models(here, cli):
         "arrays.tightset"
     )
     refused(cli, "holds a model of arrays", "predict", "arrays.tightset", "test.csv")
+
+
+def test_what_cannot_be_exported(here, cli, monkeypatch):
+    export = ("export", "m.tightset")
+    write("old.onnx", "precious")
+    refused(cli, "m.tightset is what is read; give another name", *export, "--out", "m.tightset", code=2)
+    refused(cli, "is a folder; give the name of a file", *export, "--out", here, code=2)
+    refused(cli, "there is no folder nowhere", *export, "--out", "nowhere/m.onnx", code=2)
+    refused(cli, "'set' is none of sets, p-values, scores", *export, "--output", "set", code=2)
+    refused(cli, "90 % is 0.9", *export, "--confidence", 90, code=2)
+    refused(cli, "there is no file nothing", "export", "nothing", "--out", "old.onnx")
+    refused(cli, "is not a tightset model", "export", "test.csv", "--out", "old.onnx")
+    boosted = tightset.ConformalClassifier(LGBMClassifier(n_estimators=2, verbose=-1), confidence=0.8, random_state=0)
+    fit_table(table(100), "kind", boosted).save("boosted.tightset")
+    refused(cli, "LGBMClassifier cannot be exported to ONNX", "export", "boosted.tightset", "--out", "old.onnx")
+    refused(cli, "--estimator linear, logistic, hgb", "export", "boosted.tightset", "--out", "old.onnx")
+    monkeypatch.setattr("tightset.export.onnx.find_spec", lambda name: None if name == "onnx" else name)
+    refused(cli, 'the export needs onnx: pip install "tightset[onnx]"', *export, "--out", "old.onnx")
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])

@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -427,7 +425,7 @@ def test_arguments():
     clf = baseline(confidence=0.8).fit(X, y)
     with pytest.raises(ValueError, match="output must be one or several of 'sets', 'p-values', 'scores'; got 'set'"):
         to_onnx(clf, output="set")
-    with pytest.raises(TypeError, match="SCPOClassifier or ConformalClassifier; got LogisticRegression"):
+    with pytest.raises(TypeError, match="ConformalClassifier, or a TablePredictor; got LogisticRegression"):
         to_onnx(LogisticRegression().fit(X, y))
     with pytest.raises(FileNotFoundError, match="path must lie in a folder that exists; got 'nowhere"):
         to_onnx(clf, "nowhere/model.onnx")
@@ -456,13 +454,3 @@ def test_a_missing_extra_is_named(monkeypatch):
     monkeypatch.setattr("tightset.export.onnx.find_spec", lambda _: None)
     with pytest.raises(ImportError, match=re.escape('pip install "tightset[onnx]"')):
         to_onnx(baseline())
-
-
-def test_the_page_runs(tmp_path):
-    page = (Path(__file__).parents[1] / "docs" / "production.md").read_text()
-    code, shown = zip(*re.findall(r"```python\n(.*?)```\s*```\n(.*?)```", page, re.DOTALL), strict=True)
-    ran = subprocess.run(
-        [sys.executable, "-c", "\n".join(code)], capture_output=True, text=True, check=True, cwd=tmp_path
-    )
-    assert ran.stdout == "".join(shown)
-    assert ran.stderr == ""

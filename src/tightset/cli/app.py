@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tightset.cli.exporting import exporting_app
 from tightset.cli.show import show_comparison
 from tightset.cli.studies import data_app, efficiency_app, paper_app, peers_app
 from tightset.cli.training import training_app
@@ -75,6 +76,7 @@ def demo(
 
 app.add_typer(training_app)
 app.add_typer(using_app)
+app.add_typer(exporting_app)
 app.add_typer(data_app, name="data")
 app.add_typer(paper_app, name="paper")
 app.add_typer(efficiency_app, name="efficiency")

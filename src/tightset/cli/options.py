@@ -24,6 +24,8 @@ __all__ = [
     "Target",
     "check_out",
     "levels_of",
+    "load_model",
+    "model_of",
     "table_of",
     "without_nan",
 ]
@@ -74,6 +76,29 @@ def levels_of(confidence: list[float] | None) -> list[float]:
             hint = f"; {level:g} % is {level / 100:g}" if 1 <= level < 100 else ""
             raise typer.BadParameter(f"{level:g} is not between 0 and 1{hint}", param_hint="--confidence")
     return sorted(set(confidence or [0.95]))
+
+
+def load_model(path: Path) -> Any:
+    """Of a table or of arrays."""
+    from tightset.loading import load
+    from tightset.packing import ModelFileError
+
+    if not path.exists():
+        raise ModelFileError(f"there is no file {path}")
+    return load(path)
+
+
+def model_of(path: Path, confidence: list[float] | None) -> tuple[Any, list[float]]:
+    """The model of a table, and the levels that are asked for, its own if none are."""
+    from tightset.packing import ModelFileError
+
+    loaded = load_model(path)
+    if not hasattr(loaded, "encoding"):
+        raise ModelFileError(
+            f"{path} holds a model of arrays, without the columns of a table; use tightset.load in Python, or "
+            "`tightset fit` to make one of a table"
+        )
+    return loaded, [float(level) for level in loaded.levels_] if confidence is None else levels_of(confidence)
 
 
 def table_of(data: str, delimiter: str | None, encoding: str, missing: Any) -> Any:

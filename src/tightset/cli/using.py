@@ -20,7 +20,7 @@ from tightset.cli.options import (
     Lenient,
     Model,
     check_out,
-    levels_of,
+    model_of,
     table_of,
     without_nan,
 )
@@ -62,7 +62,7 @@ def predict(
     from tightset.predictions import FORMATS, first_of, predicted
     from tightset.storage import written_whole
 
-    loaded, levels = _model(model, confidence)
+    loaded, levels = model_of(model, confidence)
     if out is not None:
         check_out(out, data, str(model))
     form = _form(form, out, tuple(FORMATS))
@@ -118,7 +118,7 @@ def evaluate(
     """
     from tightset.comparing import compare, verdict
 
-    loaded, levels = _model(model, confidence)
+    loaded, levels = model_of(model, confidence)
     X, y, frame = _rows(loaded, table_of(data, delimiter, encoding, loaded.encoding.missing), lenient=lenient)
     y = loaded.labels(frame) if y is None else y  # says that there are none
     rows = loaded.predictor.evaluate(X, y, confidence=levels)
@@ -172,7 +172,7 @@ def explain(
 
     from tightset.explaining import explain as explained
 
-    loaded, (level, *_) = _model(model, None if confidence is None else [confidence])
+    loaded, (level, *_) = model_of(model, None if confidence is None else [confidence])
     frame = _row(table_of(data, delimiter, encoding, loaded.encoding.missing), row, loaded.encoding.text)
     found = explained(loaded, frame, level)
     names = loaded.classes_.astype(str)
@@ -242,7 +242,7 @@ def report(
     from tightset import __version__
     from tightset.report import write_report
 
-    loaded, levels = _model(model, confidence)
+    loaded, levels = model_of(model, confidence)
     check_out(out, data, str(model))
     table = table_of(data, delimiter, encoding, loaded.encoding.missing)
     X, y, frame = _rows(loaded, table, lenient=lenient)
@@ -268,21 +268,6 @@ def report(
         },
     )
     typer.echo(f"written: {out} ({out.stat().st_size / 1e6:.1f} MB); open it in a browser")
-
-
-def _model(path: Path, confidence: list[float] | None) -> tuple[Any, list[float]]:
-    from tightset.loading import load
-    from tightset.packing import ModelFileError
-
-    if not path.exists():
-        raise ModelFileError(f"there is no file {path}")
-    loaded = load(path)
-    if not hasattr(loaded, "encoding"):
-        raise ModelFileError(
-            f"{path} holds a model of arrays, without the columns of a table; use tightset.load in Python, or "
-            "`tightset fit` to make one of a table"
-        )
-    return loaded, [float(level) for level in loaded.levels_] if confidence is None else levels_of(confidence)
 
 
 def _rows(model: Any, table: Any, *, lenient: bool) -> tuple[Any, Any, Any]:

@@ -33,15 +33,19 @@ from tightset.bases import Given
 from tightset.checking import warn
 from tightset.export.graph import OPSET, Graph, in_double
 
-__all__ = ["add_class_scores", "computes_in_float32", "refusal"]
+__all__ = ["ExportError", "add_class_scores", "computes_in_float32", "refusal"]
 
 _SINGLE_TREES = {"TreeEnsembleClassifier", "TreeEnsembleRegressor"}
 _ROWS_COMPARED = 200
 _AS_DOUBLE = 1e-11
 
 
-def refusal(what: str, why: str) -> ValueError:
-    return ValueError(f"{what} cannot be exported to ONNX: {why}")
+class ExportError(ValueError):
+    """A model that ONNX has no nodes for, and why."""
+
+
+def refusal(what: str, why: str) -> ExportError:
+    return ExportError(f"{what} cannot be exported to ONNX: {why}")
 
 
 def add_class_scores(graph: Graph, X: str, model: Any, classes: np.ndarray, p: int) -> str:

@@ -13,7 +13,7 @@ compares with what `least_equal` gives, a little below a calibration score.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,12 +31,15 @@ _End = tuple[str, str, list[Any]]  # name, type and shape of an input or output
 class Graph:
     """Nodes in the making; ``known`` holds what was added already, by whatever tells it apart.
 
+    ``taken`` are names of inputs, which no tensor may have: columns are named by other people.
+
     >>> graph = Graph()
     >>> graph.add("Mul", graph.add("Abs", "X"), 2.0)
     'Mul_3'
     """
 
-    def __init__(self) -> None:
+    def __init__(self, taken: Collection[str] = ()) -> None:
+        self._taken = tuple(taken)
         self.known: dict[Any, str] = {}
         self._nodes: list[Any] = []
         self._constants: dict[str, Any] = {}
@@ -44,8 +47,10 @@ class Graph:
         self._count = 0
 
     def name(self, stem: str) -> str:
+        """A new one."""
         self._count += 1
-        return f"{stem}_{self._count}"
+        made = f"{stem}_{self._count}"
+        return self.name(stem) if any(one.startswith(made) for one in self._taken) else made
 
     def remember(self, thing: Any, X: str, tensor: str) -> str:
         """Keep the tensor that an object makes of X, for `recall`."""
@@ -78,10 +83,13 @@ class Graph:
             self._constants[name] = numpy_helper.from_array(array, name)
         return self.known[key]
 
-    def rename(self, tensor: str, name: str) -> None:
-        """Give a tensor a name that people see."""
+    def rename(self, tensor: str, name: str) -> str:
+        """Give a tensor a name that people see, with _ behind it if an input has that name."""
+        while name in self._taken:
+            name += "_"
         self.add("Identity", tensor)
         self._nodes[-1].output[0] = name
+        return name
 
     def cast(self, tensor: str, to: str) -> str:
         """As ``"DOUBLE"``, ``"FLOAT"``, ``"INT64"`` or ``"BOOL"``."""

@@ -22,10 +22,12 @@ from tightset.classifier import Scored
 from tightset.export.bases import refusal
 from tightset.export.graph import Graph, add_counts, add_first_largest, add_kept, least_equal
 from tightset.export.models import add_scores
+from tightset.export.tables import add_encoding, inputs_of, said_of
 from tightset.icp import rank, significance
 from tightset.predictor import ConformalPredictor
 from tightset.scores import LAC
 from tightset.storage import written_whole
+from tightset.tables import TablePredictor
 
 __all__ = ["Output", "add_outputs", "to_onnx"]
 
@@ -46,7 +48,7 @@ def to_onnx(model: Any, path: Any = None, *, output: str | Sequence[str] = "sets
 
     Parameters
     ----------
-    model : a fitted `SCPOClassifier` or `ConformalClassifier`.
+    model : a fitted `SCPOClassifier` or `ConformalClassifier`, or a `TablePredictor` as `tightset fit` writes it.
     path : a file to write as well; it appears whole or not at all.
     output : ``"sets"``, bool; ``"p-values"`` or ``"scores"``, double; or several of them. Each is ``(n, n_classes)``.
     confidence : a level or several; by default those of the constructor. Several levels give an output for each, named
@@ -56,11 +58,15 @@ def to_onnx(model: Any, path: Any = None, *, output: str | Sequence[str] = "sets
     -------
     onnx.ModelProto
         Its metadata (JSON) has ``classes``, the labels that columns of outputs stand for; ``outputs``, the kind and the
-        level of each; ``n_features`` and ``feature_names`` (null if X had none); and ``tightset_version``.
+        level of each; ``n_features`` and ``feature_names`` (null if X had none); and ``tightset_version``. Of a table,
+        ``inputs`` (the kind of each, and of categories the values and the texts for a missing one) and ``target``
+        instead of features.
 
     Notes
     -----
-    ``X`` is double, or float for a model whose scores are float32, having been trained on float32 rows.
+    ``X`` is double, or float for a model whose scores are float32, having been trained on float32 rows. The model of a
+    table has an input ``(n, 1)`` for each column that it uses, by its name: double for numbers, NaN where missing;
+    string for categories, empty where missing. Values that were never seen count as rare ones, or as none.
 
     Examples
     --------
@@ -73,25 +79,38 @@ def to_onnx(model: Any, path: Any = None, *, output: str | Sequence[str] = "sets
     missing = [name for name in ("onnx", "onnxruntime", "skl2onnx") if find_spec(name) is None]
     if missing:
         raise ImportError(f'the export needs {" and ".join(missing)}: pip install "tightset[onnx]"')
+    table = model if isinstance(model, TablePredictor) else None
+    model = table.predictor if table else model
     if not isinstance(model, ConformalPredictor):
-        raise TypeError(f"model must be a fitted SCPOClassifier or ConformalClassifier; got {type(model).__name__}")
+        raise TypeError(
+            "model must be a fitted SCPOClassifier or ConformalClassifier, or a TablePredictor; "
+            f"got {type(model).__name__}"
+        )
     check_is_fitted(model, "folds_")
     if path is not None and not Path(path).parent.is_dir():
         raise FileNotFoundError(f"path must lie in a folder that exists; got {str(path)!r}")
     if not hasattr(model, "n_features_in_"):
         raise refusal(type(model).__name__, "its rows are texts, not columns of numbers")
-    graph = Graph()
-    outputs = add_outputs(graph, graph.cast("X", "DOUBLE"), model, output, confidence)
-    names = getattr(model, "feature_names_in_", None)
+    if table:
+        inputs = inputs_of(table.encoding)
+        graph = Graph([name for name, *_ in inputs])
+        rows = add_encoding(graph, table.encoding)
+        said: dict[str, Any] = {"inputs": said_of(table.encoding), "target": table.target}
+    else:
+        inputs = [("X", "FLOAT" if _single(model) else "DOUBLE", ["n", model.n_features_in_])]
+        graph = Graph()
+        rows = graph.cast("X", "DOUBLE")
+        names = getattr(model, "feature_names_in_", None)
+        said = {"n_features": int(model.n_features_in_), "feature_names": None if names is None else names.tolist()}
+    outputs = add_outputs(graph, rows, model, output, confidence)
     proto = graph.finish(
-        [("X", "FLOAT" if _single(model) else "DOUBLE", ["n", model.n_features_in_])],
+        inputs,
         [(one.name, _KINDS[one.kind], ["n", len(model.classes_)]) for one in outputs],
         {
             "tightset_version": __version__,
             "classes": model.classes_.tolist(),
             "outputs": {one.name: {"kind": one.kind, "confidence": one.level} for one in outputs},
-            "n_features": int(model.n_features_in_),
-            "feature_names": None if names is None else names.tolist(),
+            **said,
         },
     )
     if path is not None:
@@ -129,8 +148,7 @@ def add_outputs(
         for level, tensor in tensors.items():
             number = float(1 - significance(level))
             name = stem if len(tensors) == 1 else f"{stem}_{number!r}"
-            graph.rename(tensor, name)
-            found.append(Output(name, kind, number if depends else None))
+            found.append(Output(graph.rename(tensor, name), kind, number if depends else None))
     return found
 
 
