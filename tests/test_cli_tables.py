@@ -195,6 +195,17 @@ def test_explain(here, cli):
     assert "there is no row 999; test.csv has 200" in err
 
 
+def test_info(here, cli):
+    code, out, _ = cli("info", "m.tightset")
+    assert code == 0
+    assert "TablePredictor, file format 1" in out
+    assert "age (number), colour (category)" in out
+    assert "0.9: 150 calibration rows, rank 15" in out
+    code, out, _ = cli("info", "m.tightset", "--json")
+    assert json.loads(out)["target"] == "kind"
+    refused(cli, "there is no file nothing", "info", "nothing")
+
+
 def test_compare(here, cli):
     words = ("compare", "train.csv", "--target", "kind", *FAST, "--splits", 2)
     code, out, _ = cli(*words)

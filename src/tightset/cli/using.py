@@ -223,6 +223,47 @@ def explain(
 
 
 @using_app.command()
+def info(model: Model, as_json: AsJson = False) -> None:
+    """Show what a model file says of itself: labels, columns, levels, calibration, where it comes from.
+
+    Example: tightset info iris.tightset
+    """
+    from tightset.packing import ModelFileError
+    from tightset.storage import open_model
+
+    if not model.exists():
+        raise ModelFileError(f"there is no file {model}")
+    said = {key: value for key, value in open_model(model).about.items() if key not in ("root", "nodes")}
+    if as_json:
+        typer.echo(json.dumps(said))
+        return
+    columns = said["columns"]
+    if isinstance(columns, list):
+        kinds = said["dtypes"] if isinstance(said["dtypes"], list) else [said["dtypes"]] * len(columns)
+        columns = ", ".join(f"{name} ({kind})" for name, kind in zip(columns, kinds, strict=True))
+    ranks = [
+        f"{one['confidence']:g}: {one['rows']:,} calibration rows, rank {one['rank']:,}"
+        + "".join(f", {what} {one[what]}" for what in ("group", "label") if what in one)
+        for one in said["calibration"]
+    ]
+    lines = {
+        "kind": f"{said['kind']}, file format {said['format']}",
+        "written": f"{said['written']} by tightset {said['tightset']}",
+        "with": ", ".join(f"{name} {version}" for name, version in said["versions"].items()),
+        "labels": ", ".join(said["classes"]),
+        "columns": str(columns),
+        "target": said.get("target"),
+        "left out": ", ".join(said.get("left_out", ())),
+        "levels": "; ".join(ranks[:20]),
+        "about": ", ".join(f"{name} {value}" for name, value in said["about"].items()),
+        "sha256": said["sha256"],
+    }
+    for name, value in lines.items():
+        if value:
+            typer.echo(f"{name + ':':10}{value}")
+
+
+@using_app.command()
 def report(
     model: Model,
     data: Data,
