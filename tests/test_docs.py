@@ -1,15 +1,15 @@
 """Every code block of the docs runs and prints what the page shows; generated pages are what their programs write.
 
 Fences say what a block is. ``python`` runs, all blocks of a page in one namespace; a plain fence below is its output.
-``console`` has lines that begin with ``$ tightset``, and their output. ``text`` is not run: commands for the shell that
-take long or need a network, usage lines, formulas. There is no other kind.
+``console`` has lines that begin with ``$ tightset``, and their output; a command that is shown to say ``tightset: ...``
+is one that fails. ``text`` is not run: commands for the shell that take long or need a network, usage lines, formulas.
+There is no other kind.
 """
 
 import contextlib
 import importlib.util
 import io
 import math
-import os
 import re
 import shlex
 import subprocess
@@ -28,7 +28,8 @@ import pytest
 import typer
 import yaml
 
-import tightset
+import tightset.plots
+from test_cli import run
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -77,12 +78,20 @@ def run_python(code, namespace):
     return out.getvalue()
 
 
-def run_command(line):
-    command = shlex.split(line)
-    assert command[0] == "tightset", f"only tightset runs in a console block; got {line!r}"
-    wide = {**os.environ, "COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1"}
-    ran = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, check=True, env=wide)
-    return ran.stdout
+@pytest.fixture
+def run_command(monkeypatch, capsys):
+    """What a command prints, or says if it is to fail; in this process, for the time that imports take."""
+    for name, value in (("COLUMNS", "100"), ("TERM", "dumb"), ("NO_COLOR", "1")):
+        monkeypatch.setenv(name, value)
+
+    def run_line(line, *, fails):
+        command = shlex.split(line)
+        assert command[0] == "tightset", f"only tightset runs in a console block; got {line!r}"
+        code, out, err = run(monkeypatch, capsys, *command[1:])
+        assert code == (1 if fails else 0), f"{line}: exit code {code}: {err}"
+        return err if fails else out
+
+    return run_line
 
 
 @pytest.fixture
@@ -108,7 +117,7 @@ def files_and_clusters(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page not in BY_THEMSELVES])
-def test_the_blocks_of_a_page_run_and_print_what_is_shown(page, tmp_path, monkeypatch, request):
+def test_the_blocks_of_a_page_run_and_print_what_is_shown(page, tmp_path, monkeypatch, request, run_command):
     if page in NEEDS:
         request.getfixturevalue(NEEDS[page])
     monkeypatch.chdir(tmp_path)
@@ -118,11 +127,11 @@ def test_the_blocks_of_a_page_run_and_print_what_is_shown(page, tmp_path, monkey
             assert printed == "", f"{page}: a block prints what the page does not show: {printed}"
             printed = run_python(text, namespace)
         elif language == "console":
-            commands = re.split(r"^\$ ", text, flags=re.MULTILINE)
+            commands = re.split(r"^\$ ", text.replace("\\\n", ""), flags=re.MULTILINE)  # a line may go on
             assert commands[0] == "", f"{page}: a console block begins with `$ tightset`"
             for command in commands[1:]:
                 line, _, shown = command.partition("\n")
-                assert_alike(run_command(line), shown)
+                assert_alike(run_command(line, fails=shown.startswith("tightset: ")), shown)
         elif language == "":
             assert above == "python", f"{page}: a plain fence is the output of Python right above; else say `text`"
             assert_alike(printed, text)
@@ -143,7 +152,8 @@ examples_page = script("examples_page")
 def test_an_example_prints_what_the_page_shows(example, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shown = [text for language, text, _ in blocks("examples.md") if language == ""]
-    assert_alike(examples_page.output_of(example), shown[examples_page.SCRIPTS.index(example)])
+    printed = run_python(example.read_text(), {"__name__": "__main__"})  # in this process, for the time of imports
+    assert_alike(printed, shown[examples_page.SCRIPTS.index(example)])
     assert len(example.read_text().splitlines()) < 40
 
 
@@ -199,14 +209,24 @@ def test_the_reference_has_words_defaults_and_every_example():
 def test_pictures_are_drawn(tmp_path):
     script("figures").draw(tmp_path)
     drawn = {path.name for path in tmp_path.iterdir()}
-    assert drawn == {"calibration.png", "levels.png", "p-values.png"}
+    shown = set(re.findall(r"\(figures/(plots-.*?\.png)\)", (DOCS / "figures.md").read_text()))
+    assert len(shown) == 8
+    assert drawn == {"calibration.png", "levels.png", "p-values.png", *shown}
     assert all((DOCS / "figures" / name).exists() for name in drawn)
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "--site-dir",
+        str(folder),
+    ]  # --quiet would not be strict
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     return folder
@@ -226,6 +246,9 @@ def test_the_reference_shows_signatures_parameters_and_shared_methods(site):
     page = (site / "reference.html").read_text()
     for name in ("SCPOClassifier", "ConformalClassifier", "Search", "metrics.bootstrap_difference", "scores.RAPS"):
         assert f'id="tightset.{name}"' in page
+    for name in ("load", "tables.fit_table", "storage.open_model", "report.write_report", "export.to_onnx"):
+        assert f'id="tightset.{name}"' in page
+    assert [name for name in tightset.plots.__all__ if f'id="tightset.plots.{name}"' not in page] == []
     assert 'id="tightset.predictor.ConformalPredictor.predict_set"' in page
     assert "&gt;&gt;&gt;" not in re.sub(r"<code>.*?</code>", "", page, flags=re.DOTALL)  # doctests have a fence
 

@@ -1,8 +1,8 @@
 """Read the docstrings of this library as they are written; mkdocs.yml names this file.
 
 They say `name : what it is for` where numpydoc has `name : type`, put doctests anywhere, and annotate with `Any` what
-is checked at run time. So the text after the colon moves into the description, doctests get a fence, and `Any` is not
-shown.
+is checked at run time. So the text after the colon moves into the description, doctests get a fence (or, below another
+section, one of their own), and `Any` is not shown.
 """
 
 import re
@@ -12,6 +12,7 @@ import griffe
 
 _SECTIONS = re.compile(r"^(Parameters|Attributes)\n-+\n(.*?)(?=\n\n\S|\Z)", re.MULTILINE | re.DOTALL)
 _NAMED = re.compile(r"^([\w, ]+) : (.*)$", re.MULTILINE)
+_HEADING = re.compile(r"^\w+\n-{3,}$", re.MULTILINE)
 _DOCTEST = re.compile(r"(?<=\n\n)>>> .*?(?=\n\n|\Z)", re.DOTALL)
 
 
@@ -30,10 +31,16 @@ class AsWritten(griffe.Extension):
 
 
 def readable(text: str) -> str:
-    """The text with descriptions below their names, and with fences around doctests outside a section of examples."""
+    """The text with descriptions below their names, and with fences around doctests outside a section of examples.
+
+    Below another section, which has no end but the next one, doctests get a section.
+    """
     text = _SECTIONS.sub(lambda found: f"{found[1]}\n{'-' * len(found[1])}\n" + _below(found[2]), text)
     before, examples, after = text.partition("Examples\n--------\n")
-    return _DOCTEST.sub(lambda found: f"```pycon\n{found[0]}\n```", before) + examples + after
+    head = _HEADING.search(before)
+    sectioned = head.start() if head else len(before)
+    fenced = _DOCTEST.sub(lambda found: f"```pycon\n{found[0]}\n```", before[:sectioned])
+    return fenced + _DOCTEST.sub(r"Examples\n--------\n\g<0>", before[sectioned:]) + examples + after
 
 
 def _below(entries: str) -> str:
