@@ -1,8 +1,14 @@
 """Draw the pictures of the pages that explain: `python tools/figures.py` writes them into docs/figures/.
 
-All are made of the rows that docs/confidence.md and docs/p-values.md use, so the pages and the pictures agree.
+Three are made of the rows that docs/confidence.md and docs/p-values.md use, so the pages and the pictures agree. Those
+of docs/figures.md are what the code of that page draws, and the card there is drawn by chromium, with its chromedriver.
 """
 
+import contextlib
+import io
+import re
+import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -118,12 +124,50 @@ def draw_p_values(folder: Path) -> None:
     figure.savefig(folder / "p-values.png", dpi=130)
 
 
-def draw(folder: Path) -> None:
-    """All of them."""
+def draw_page(folder: Path, page: Path = FOLDER.parent / "figures.md") -> dict[str, Any]:
+    """Run the code of docs/figures.md; where a picture follows a block, it is what the block has drawn."""
+    import matplotlib.pyplot as plt
+
+    plt.switch_backend("agg")
+
+    names: dict[str, Any] = {"__name__": "__main__"}
+    block = re.compile(r"^```python\n(.*?)^```$(?:\n+!\[[^]]*\]\(figures/(.*?\.png)\))?", re.MULTILINE | re.DOTALL)
+    with (
+        tempfile.TemporaryDirectory() as elsewhere,
+        contextlib.chdir(elsewhere),
+        contextlib.redirect_stdout(io.StringIO()),
+    ):
+        for code, picture in block.findall(page.read_text()):
+            exec(compile(code, page.name, "exec"), names)  # noqa: S102 - our own page
+            if picture:
+                plt.gcf().savefig(folder.resolve() / picture, dpi=100)
+            plt.close("all")
+    return names
+
+
+def draw_card(folder: Path, model: Any) -> None:
+    """What a notebook shows of a fitted model, by Chromium."""
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium")
+    for word in ("--headless=new", "--no-sandbox", "--window-size=760,600", "--force-device-scale-factor=1.5"):
+        options.add_argument(word)
+    service = webdriver.ChromeService(executable_path=shutil.which("chromedriver"))
+    with tempfile.NamedTemporaryFile("w", suffix=".html") as page, webdriver.Chrome(options, service) as browser:
+        page.write(f'<meta charset="utf-8"><body style="font: 14px sans-serif">{model._repr_html_()}')
+        page.flush()
+        browser.get(f"file://{page.name}")
+        browser.find_element("class name", "tightset-card").screenshot(str(folder / "card.png"))
+
+
+def draw(folder: Path) -> dict[str, Any]:
+    """All but the card; the names that the page on figures has defined."""
     draw_calibration(folder)
     draw_levels(folder)
     draw_p_values(folder)
+    return draw_page(folder)
 
 
 if __name__ == "__main__":
-    draw(FOLDER)
+    draw_card(FOLDER, draw(FOLDER)["scpo"])
