@@ -30,7 +30,7 @@ from sklearn.svm import LinearSVC
 import tightset
 from makers import quick_grid, quick_on_top, quick_scpo
 from tightset import ConformalClassifier, SCPOClassifier, Search, scores, storage
-from tightset.packing import ModelFileError, pack, unpack
+from tightset.packing import ModelFileError, Packed, pack, unpack
 
 X, Y = load_wine(return_X_y=True)
 NAMES = np.array(["barolo", "grignolino", "barbera"])
@@ -316,6 +316,9 @@ def test_forged_files(tmp_path, written):
     refused(tmp_path, forged(written, with_node({"kind": "Member", "fields": {}})), "can read")
     refused(tmp_path, forged(written, with_node({"array": "no such"})), "can read")
     refused(tmp_path, forged(written, with_node({"ref": 5})), "unknown form")
+    refused(tmp_path, forged(written, with_node({"scalar": "O", "value": 1})), "unknown form")
+    twice = forged(written, lambda about, _: about["nodes"].append(next(n for n in about["nodes"] if "array" in n)))
+    refused(tmp_path, twice, "can read")
     refused(tmp_path, forged(written, with_node([["x"] * 3])), "unknown form")
     refused(tmp_path, forged(written, lambda about, _: about.update(root={"ref": 10**6})), "unknown form")
     refused(tmp_path, forged(written, lambda about, _: about.pop("nodes")), "damaged")
@@ -323,6 +326,13 @@ def test_forged_files(tmp_path, written):
     squeezed = skops.io.dumps(GaussianNB(), compression=zipfile.ZIP_DEFLATED)
     refused(tmp_path, forged(written, with_skops(squeezed)), "is compressed")
     refused(tmp_path, forged(written, with_skops(b"PK nonsense")), "cannot be built")
+
+
+def test_texts_take_no_more_room_than_they_need():
+    (array,) = unpack(Packed([{"ref": 0}], [{"strings": ["a"], "dtype": "<U400000000", "shape": [1]}], {}), {})
+    assert array.tolist() == ["a"]
+    assert array.nbytes < 100
+    assert unpack(Packed({"scalar": "<U400000000", "value": "a"}, [], {}), {}).nbytes < 100
 
 
 def test_values_pack_and_unpack():

@@ -179,6 +179,7 @@ def _fields(value: Any) -> dict[str, Any]:
 def unpack(packed: Packed, kinds: Mapping[str, type], *, trusted: Iterable[str] = ()) -> Any:
     """The object again; ``kinds`` are the classes of this package that may be built, by name."""
     built: list[Any] = []
+    arrays = dict(packed.arrays)  # each is used once: a small file must not fill the memory
 
     def plain(value: Any) -> Any:
         if isinstance(value, list):
@@ -199,18 +200,25 @@ def unpack(packed: Packed, kinds: Mapping[str, type], *, trusted: Iterable[str] 
             case {"decimal": str(text)}:
                 return Decimal(text)
             case {"scalar": str(dtype), "value": scalar}:
-                return np.array(plain(scalar), dtype=np.dtype(dtype))[()]
+                kind = np.dtype(dtype).kind
+                if kind not in "fiubU":
+                    raise ModelFileError(f"{dtype[:20]} is not what is said of a number there")
+                return np.array(plain(scalar), dtype="U" if kind == "U" else dtype)[()]
         raise ModelFileError(f"there is a value of an unknown form: {str(value)[:60]}")
 
     def node(value: Any) -> Any:
         match value:
             case {"array": str(name), **rest}:
-                array = np.array(packed.arrays[name])  # aligned, and its own
+                array = np.array(arrays.pop(name))  # aligned, and its own
                 array = array.T if rest.get("transposed") else array
                 return array.view(_dtype(str(rest["dtype"]), "mM")) if "dtype" in rest else array
             case {"strings": list(texts), "dtype": str(dtype), "shape": list(shape)}:
-                kind = np.dtypes.StringDType() if dtype == "T" else _dtype(dtype, "US")
-                return np.array(texts, dtype=kind).reshape(shape)
+                if dtype == "T":
+                    return np.array(texts, dtype=np.dtypes.StringDType()).reshape(shape)
+                _dtype(dtype, "US")
+                narrow = np.array(texts, dtype=dtype[:2])  # as wide as it must be, not as it says
+                wide = np.dtype(dtype).itemsize <= max(4096, 4 * narrow.itemsize)
+                return (narrow.astype(dtype) if wide else narrow).reshape(shape)
             case {"objects": list(objects), "shape": list(shape)}:
                 array = np.empty(len(objects), dtype=object)
                 array[:] = [plain(one) for one in objects]
@@ -220,7 +228,7 @@ def unpack(packed: Packed, kinds: Mapping[str, type], *, trusted: Iterable[str] 
             case {"kind": str(kind)}:
                 raise ModelFileError(f"it holds a {kind[:60]}, which this version of tightset does not know")
             case {"skops": str(name)}:
-                return _from_skops(packed.arrays[name].tobytes(), trusted, "the model")
+                return _from_skops(arrays.pop(name).tobytes(), trusted, "the model")
         raise ModelFileError(f"there is a part of an unknown form: {str(value)[:60]}")
 
     for one in packed.nodes:

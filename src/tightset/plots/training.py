@@ -134,6 +134,6 @@ def _table(model: Any, confidence: Any, fold: int) -> tuple[int, dict[str, np.nd
     if not 0 <= fold < len(model.folds_):
         raise ValueError(f"fold must be from 0 to {len(model.folds_) - 1}; got {fold!r}")
     if model.folds_[fold].record is None:
-        raise ValueError("model has no record of its training any more; draw this before it is saved")
+        raise ValueError("model has no record of its training; draw this from the one that was fitted")
     at = known.index(wanted)
     return at, model.folds_[fold].record[at].table
