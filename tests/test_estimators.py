@@ -18,7 +18,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from makers import ON_TOP, baseline, both, quick_grid, quick_scpo
 from tightset import ConformalClassifier, SCPOClassifier, TightsetWarning
-from tightset.choice import stratified_split
+from tightset.choice import calibration_split, stratified_split
 
 
 # The checks fit a handful of rows, which is warned about.
@@ -255,6 +255,48 @@ def test_the_default_split_covers_with_many_rare_labels():
         own, own_new = (-labels + rng.uniform(size=len(labels)) for labels in (y[held], new))  # rarer conforms less
         covered.append((own_new >= np.sort(own)[7 - 1]).mean())  # 7 = floor(0.1 * 76)
     assert np.mean(covered) > 0.9 - 4 * np.std(covered) / np.sqrt(400)
+
+
+def coverage_of_noise(split):
+    """Of a classifier that knows nothing but how often it saw each of two labels, at 60 %, over samples of 36 rows."""
+    rng = np.random.default_rng(0)
+    covered = []
+    for seed in range(4000):
+        y, new = rng.integers(2, size=36), rng.integers(2, size=50)
+        train, held = split(y, np.random.RandomState(seed))
+        share = np.bincount(y[train], minlength=2) / len(train)
+        own, own_new = (share[labels] + 1e-3 * rng.uniform(size=len(labels)) for labels in (y[held], new))
+        covered.append((own_new >= np.sort(own)[4 - 1]).mean())  # 4 = floor(0.4 * 10)
+    return np.mean(covered), np.std(covered) / np.sqrt(4000)
+
+
+def test_calibration_rows_are_not_tuned_to_training_rows():
+    """Drawn by label they are, and cover less: what a sample has too much of is in both parts."""
+    mean, error = coverage_of_noise(lambda y, rng: calibration_split(np.zeros_like(y), y, 9, rng))
+    assert abs(mean - 0.6) < 4 * error
+    mean, error = coverage_of_noise(lambda y, rng: stratified_split(y, 9, rng))
+    assert mean < 0.6 - 4 * error
+
+
+def test_two_labels_are_left_to_train_on():
+    y = np.array([0] * 30 + [1] * 2)
+    for seed in range(200):
+        train, held = calibration_split(np.zeros_like(y), y, 16, np.random.RandomState(seed))
+        assert len(held) == 16
+        assert set(y[train]) == {0, 1}
+
+
+@both
+def test_the_default_split_is_by_label_only_where_coverage_is(make, blobs):
+    X, y = blobs
+    (_, held), *_ = splits = (
+        make(calibration_size=90).fit(X, y)._splits(y, None, np.ones(len(y), dtype=bool), in_order=False)
+    )
+    assert len(splits) == 1
+    assert np.ptp(np.bincount(y[held])) > 1
+    model = make(calibration_size=90, label_conditional=True, confidence=0.8).fit(X, y)
+    ((_, held),) = model._splits(y, None, np.ones(len(y), dtype=bool), in_order=False)
+    np.testing.assert_allclose(np.bincount(y[held]) / 90, np.bincount(y) / len(y), atol=0.02)
 
 
 # ---- in company -----------------------------------------------------------------------------------------------------

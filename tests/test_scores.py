@@ -190,9 +190,9 @@ def test_every_score_covers_and_is_kept_by_levels_and_categories(rows, score):
     low, high = clf.predict_set(X_new)
     assert (low <= high).all()
     for confidence, row in zip((0.7, 0.9), clf.evaluate(X_new, y_new), strict=True):
-        assert row["coverage"] > confidence - 0.05
+        assert row["coverage"] > confidence - 0.08  # 225 rows calibrate, 600 test: a deviation of 0.036
         if getattr(score, "randomised", False) or score in ("lac", "margin"):
-            assert row["coverage"] < confidence + 0.05
+            assert row["coverage"] < confidence + 0.08
     clf.set_params(label_conditional=True).fit(X, y, groups=X[:, 3] > 0)
     row = clf.evaluate(X_new, y_new, confidence=0.9, groups=X_new[:, 3] > 0)
     assert min(row[f"coverage_of_label_{label}"] for label in "abc") > 0.8
@@ -291,7 +291,7 @@ def test_sets_are_not_empty_if_they_must_not_be(rows, how):
 
     def make(**more):
         forest = RandomForestClassifier(20, random_state=0)
-        return ConformalClassifier(forest, confidence=0.5, random_state=0, **how, **more).fit(X, y)
+        return ConformalClassifier(forest, confidence=0.4, random_state=0, **how, **more).fit(X, y)
 
     plain, full = make(), make(allow_empty=False)
     sets, filled = plain.predict_set(X_new), full.predict_set(X_new)

@@ -317,6 +317,7 @@ def test_forged_files(tmp_path, written):
     refused(tmp_path, forged(written, with_node({"array": "no such"})), "can read")
     refused(tmp_path, forged(written, with_node({"ref": 5})), "unknown form")
     refused(tmp_path, forged(written, with_node({"scalar": "O", "value": 1})), "unknown form")
+    refused(tmp_path, forged(written, lambda about, _: about.update(root={"fraction": "1e999999999"})), "unknown form")
     twice = forged(written, lambda about, _: about["nodes"].append(next(n for n in about["nodes"] if "array" in n)))
     refused(tmp_path, twice, "can read")
     refused(tmp_path, forged(written, with_node([["x"] * 3])), "unknown form")
@@ -326,6 +327,72 @@ def test_forged_files(tmp_path, written):
     squeezed = skops.io.dumps(GaussianNB(), compression=zipfile.ZIP_DEFLATED)
     refused(tmp_path, forged(written, with_skops(squeezed)), "is compressed")
     refused(tmp_path, forged(written, with_skops(b"PK nonsense")), "cannot be built")
+
+
+def constructor(name, *arguments):
+    """A node of skops that calls a class with arguments of the file."""
+    module, kind = name.rsplit(".", 1)
+    of = [
+        {
+            "__class__": "str",
+            "__module__": "builtins",
+            "__loader__": "JsonNode",
+            "content": json.dumps(one),
+            "is_json": True,
+        }
+        for one in arguments
+    ]
+    content = {"__class__": "tuple", "__module__": "builtins", "__loader__": "TupleNode", "content": of}
+    schema = {"__class__": kind, "__module__": module, "__loader__": "ConstructorFromReduceNode", "content": content}
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("schema.json", json.dumps({**schema, "protocol": 2, "_skops_version": "0.16.0"}))
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    "name", ["lightgbm.basic.Booster", "xgboost.core.Booster", "sklearn.utils.validation.check_array"]
+)
+def test_what_is_harmless_as_data_is_not_called(tmp_path, written, name):
+    def change(about, arrays):
+        at = next(node["skops"] for node in about["nodes"] if "skops" in node)
+        arrays[at] = np.frombuffer(constructor(name, None, None, "/dev/null"), dtype=np.uint8)
+
+    refused(tmp_path, forged(written, change), f"would build {name}")
+
+
+@pytest.mark.parametrize(
+    ("estimator", "field", "value"),
+    [
+        (RandomForestClassifier(2), "left_child", 2**40),
+        (RandomForestClassifier(2), "feature", 99),
+        (HistGradientBoostingClassifier(max_iter=2), "right", 2**30),
+        (HistGradientBoostingClassifier(max_iter=2), "feature_idx", 99),
+    ],
+)
+def test_trees_that_point_outside_themselves_are_not_opened(tmp_path, estimator, field, value):
+    ConformalClassifier(estimator, random_state=0).fit(X, Y).save(tmp_path / "trees")
+    changed = []
+
+    def change(about, arrays):
+        for name in [node["skops"] for node in about["nodes"] if "skops" in node]:
+            buffer = io.BytesIO()
+            with zipfile.ZipFile(io.BytesIO(arrays[name].tobytes())) as old, zipfile.ZipFile(buffer, "w") as new:
+                for entry in old.namelist():
+                    data = old.read(entry)
+                    array = np.load(io.BytesIO(data)) if entry.endswith(".npy") else np.zeros(0)
+                    if field in (array.dtype.names or ()):
+                        array[field][0] = value
+                        changed.append(entry)
+                        with io.BytesIO() as out:
+                            np.save(out, array)
+                            data = out.getvalue()
+                    new.writestr(entry, data)
+            arrays[name] = np.frombuffer(buffer.getvalue(), dtype=np.uint8)
+
+    data = forged((tmp_path / "trees").read_bytes(), change)
+    assert changed
+    refused(tmp_path, data, "a tree points outside itself")
 
 
 def test_texts_take_no_more_room_than_they_need():

@@ -209,7 +209,9 @@ class ConformalClassifier(ConformalPredictor):
         X, y, groups = rows
         if len(y) < 2:
             raise ValueError(f"score={self._parameter!r} needs calibration rows to choose its numbers on; got {len(y)}")
-        rest, held = stratified_split(y, max(1, round(_TO_CHOOSE * len(y))), generator(self.random_state))
+        rest, held = stratified_split(
+            np.zeros_like(y), max(1, round(_TO_CHOOSE * len(y))), generator(self.random_state)
+        )
         chosen_on = take(X, held)
         chosen_on = chosen_on.gather() if isinstance(X, Partitions) else chosen_on
         P = self._probabilities(model, chosen_on, score)

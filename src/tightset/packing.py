@@ -8,6 +8,8 @@ builds only types that are agreed to. An object that two others share is one nod
 from __future__ import annotations
 
 import io
+import json
+import re
 import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import fields as dataclass_fields
@@ -19,39 +21,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["ModelFileError", "Packed", "pack", "unpack"]
+from tightset.trust import check_pointers, unknown_types
 
-# Beside those that skops knows as harmless: data without behaviour of their own, by their full names.
-_HARMLESS = frozenset(
-    {
-        "collections.OrderedDict",
-        "functools.partial",  # of functions that are trusted themselves
-        "numpy.dtype",
-        "lightgbm.basic.Booster",
-        "lightgbm.sklearn.LGBMClassifier",
-        "scipy._lib.array_api_compat.numpy._aliases.asarray",
-        "scipy.interpolate._bsplines.BSpline",
-        "sklearn.calibration._CalibratedClassifier",
-        "sklearn.calibration._SigmoidCalibration",
-        "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
-        "sklearn.metrics._dist_metrics.EuclideanDistance32",
-        "sklearn.metrics._dist_metrics.EuclideanDistance64",
-        "sklearn.metrics._dist_metrics.ManhattanDistance64",
-        "sklearn.metrics._dist_metrics.MinkowskiDistance64",
-        "sklearn.metrics._scorer._PassthroughScorer",
-        "sklearn.model_selection._split.KFold",
-        "sklearn.model_selection._split.StratifiedKFold",
-        "sklearn.neighbors._ball_tree.BallTree",
-        "sklearn.neighbors._kd_tree.KDTree",
-        "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
-        "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
-        "sklearn.tree._tree.Tree",
-        "sklearn.utils._bunch.Bunch",
-        "sklearn.utils.validation.check_array",
-        "xgboost.core.Booster",
-        "xgboost.sklearn.XGBClassifier",
-    }
-)
+__all__ = ["ModelFileError", "Packed", "pack", "unpack"]
 
 
 class ModelFileError(ValueError):
@@ -104,7 +76,7 @@ class _Packer:
             return {"dict": [[self.plain(k, f"a key of {where}"), self.plain(v, f"{where}[{k!r}]")] for k, v in pairs]}
         if kind in (Fraction, Decimal):
             return {kind.__name__.lower(): str(value)}
-        if isinstance(value, np.generic) and value.dtype.kind in "fiubU":
+        if isinstance(value, np.generic) and value.dtype.kind in "fiubU" and not isinstance(value, np.longdouble):
             return {"scalar": value.dtype.str, "value": self.plain(value.item(), where)}
         if id(value) not in self._at:
             node = self._node(value, where)
@@ -156,7 +128,7 @@ class _Packer:
         name = f"{type(value).__module__}.{type(value).__qualname__}"
         try:
             data: bytes = skops.io.dumps(value)
-            unknown = sorted(set(skops.io.get_untrusted_types(data=data)) - _HARMLESS - self.trusted)
+            unknown = unknown_types(*_schema(data), self.trusted)
         except Exception as error:
             raise ModelFileError(f"{where}, a {name}, cannot be stored safely: {error}") from error
         if unknown:
@@ -195,9 +167,9 @@ def unpack(packed: Packed, kinds: Mapping[str, type], *, trusted: Iterable[str] 
                 return {plain(key): plain(one) for key, one in pairs}
             case {"float": str(text)}:
                 return float(text)
-            case {"fraction": str(text)}:
+            case {"fraction": str(text)} if re.fullmatch(r"-?\d{1,99}(/\d{1,99})?", text):
                 return Fraction(text)
-            case {"decimal": str(text)}:
+            case {"decimal": str(text)} if re.fullmatch(r"-?\d{1,99}(\.\d{1,99})?(E-?\d{1,2})?", text):
                 return Decimal(text)
             case {"scalar": str(dtype), "value": scalar}:
                 kind = np.dtype(dtype).kind
@@ -251,27 +223,36 @@ def _build(kind: type, parts: dict[str, Any]) -> Any:
     return result
 
 
-def _from_skops(data: bytes, trusted: Iterable[str], where: str) -> Any:
+def _schema(data: bytes) -> tuple[Any, set[str]]:
+    """What skops says is inside, and the types among it that it does not trust by itself."""
     import skops.io
 
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            entries = archive.infolist()
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        entries = archive.infolist()
         # As skops writes it nothing is compressed, so that what is unpacked is no larger than the file.
         size = sum(entry.file_size for entry in entries)
         if size > len(data) or any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
             raise ModelFileError("an estimator inside it is compressed, which tightset never does; it is not opened")
-        needed = set(skops.io.get_untrusted_types(data=data))
-        unknown = sorted(needed - _HARMLESS - set(trusted))
+        return json.loads(archive.read("schema.json")), set(skops.io.get_untrusted_types(data=data))
+
+
+def _from_skops(data: bytes, trusted: Iterable[str], where: str) -> Any:
+    import skops.io
+
+    try:
+        schema, untrusted = _schema(data)
+        unknown = unknown_types(schema, untrusted, trusted)
         if unknown:
             raise ModelFileError(
                 f"opening {where} would build {', '.join(unknown)}, which tightset does not know as harmless; if you "
                 f"trust where it comes from: tightset.load(path, trusted={unknown})"
             )
-        return skops.io.loads(data, trusted=sorted(needed))
+        built = skops.io.loads(data, trusted=sorted(untrusted))
+        check_pointers(built)
     except ModelFileError:
         raise
     except ImportError as error:
         raise ModelFileError(f"{where} needs a package that is not installed: {error}") from error
     except Exception as error:
         raise ModelFileError(f"{where} holds an estimator that cannot be built: {error}") from error
+    return built

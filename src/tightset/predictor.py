@@ -29,7 +29,7 @@ from tightset.checking import (
     rows_to_hold,
     warn_of_absent_labels,
 )
-from tightset.choice import stratified_split
+from tightset.choice import calibration_split
 from tightset.distributed import Partitions
 from tightset.icp import Calibration
 from tightset.inefficiency import as_inefficiency
@@ -86,7 +86,7 @@ class ConformalPredictor(Predicting, ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : rows. A Dask array or data frame stays where it is: see docs/distributed.md.
-        y : their labels. Without ``X_cal`` a stratified part of the rows is held aside for calibration.
+        y : their labels. Without ``X_cal`` a random part of the rows is held aside for calibration.
         sample_weight : weights ``(n,)`` for training. Rows of weight 0 are left out; calibration is unweighted,
             since the guarantee counts rows.
         X_cal : calibration rows of your own; then all of ``X`` trains.
@@ -205,11 +205,11 @@ class ConformalPredictor(Predicting, ClassifierMixin, BaseEstimator):
         if len(rows) < 2:
             raise ValueError(f"at least two rows are needed, to train and to calibrate; got n_samples = {len(rows)}")
         size = rows_to_hold(self.calibration_size, len(rows), max(self.levels_, key=float), self._calibrating())
-        strata = y[rows]
+        strata = y[rows] if self.label_conditional else np.zeros(len(rows), dtype=np.intp)
         if groups is not None:
             _, group_of = np.unique(groups[rows], return_inverse=True)
             strata = strata + len(self.classes_) * group_of
-        train, held = stratified_split(strata, size, generator(self.random_state))
+        train, held = calibration_split(strata, y[rows], size, generator(self.random_state))
         return [(rows[train], rows[held])]
 
     def _warn_of_calibration(self, y: np.ndarray) -> None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tightset.checking import generator, rows_to_hold
-from tightset.choice import stratified_split
+from tightset.choice import calibration_split, stratified_split
 from tightset.encoding import ColumnKinds, Encoding, Statistics
 from tightset.files import TableError, as_text
 from tightset.storage import describe, save_model
@@ -116,13 +116,14 @@ def split_rows(codes: np.ndarray, predictor: Any, *, test: float = 0.0) -> np.nd
     rows = np.arange(len(codes))
     part = np.full(len(codes), TRAIN, dtype=np.int8)
     if test:
-        rest, tested = stratified_split(codes, max(1, round(test * len(codes))), rng)
+        rest, tested = stratified_split(np.zeros_like(codes), max(1, round(test * len(codes))), rng)
         part[rows[tested]] = TEST
         rows = rows[rest]
     if len(rows) < 4:
         raise TableError(f"{len(codes)} rows are too few to train, calibrate and test with")
-    held = rows_to_hold(predictor.calibration_size, len(rows), max(levels, key=float), 1.0)
-    part[rows[stratified_split(codes[rows], held, rng)[1]]] = CALIBRATE
+    size = rows_to_hold(predictor.calibration_size, len(rows), max(levels, key=float), predictor._calibrating())
+    strata = codes[rows] if predictor.label_conditional else np.zeros(len(rows), dtype=np.intp)
+    part[rows[calibration_split(strata, codes[rows], size, rng)[1]]] = CALIBRATE
     return part
 
 
