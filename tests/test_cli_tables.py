@@ -77,6 +77,10 @@ def test_rows_left_out_for_testing(here, cli):
     model = tightset.load("t.tightset")
     assert (model.about["trained"], model.about["calibrated"]) == (360, 120)
     assert cli("evaluate", "t.tightset", "t-test.csv")[0] == 0
+    again = ("fit", "train.csv", "--target", "kind", *FAST, "--out", "t.tightset", "--test")
+    assert cli(*again, "0.3")[0] == 0  # what was left out before may be left out anew
+    write("t-test.csv", "precious")
+    refused(cli, "t-test.csv exists, and is not from here", *again, "0.2", code=2)
     refused(cli, "2 is not a share", "fit", "train.csv", "--target", "kind", "--test", "2", code=2)
 
 
@@ -121,6 +125,12 @@ def test_predictions_are_the_models_sets(here, cli):
         np.testing.assert_allclose([float(x) for x in line["p"].split("|") if x], values, rtol=1e-5)
         assert values == sorted(values, reverse=True)
         assert line["name"] == new["name"][row]
+
+
+def test_identifiers_are_kept_as_they_are(here, cli):
+    pd.read_csv("test.csv").assign(id=[f"{at:05}" for at in range(200)]).to_csv("ids.csv", index=False)
+    _, out, _ = cli("predict", "m.tightset", "ids.csv", "--keep", "id", "--lenient")
+    assert [line["id"] for line in csv.DictReader(io.StringIO(out))][::2] == [f"{at:05}" for at in range(200)]
 
 
 def test_every_form_of_output_says_the_same(here, cli):
@@ -332,6 +342,7 @@ def test_wrong_usage(here, cli):
     refused(cli, "Missing option '--target'", "fit", "train.csv", code=2)
 
 
+@pytest.mark.filterwarnings("ignore:most rows have a value")
 def test_bad_tables_at_predict(here, cli):
     new = pd.read_csv("test.csv")
     write("p.csv", "precious")
@@ -353,6 +364,7 @@ def test_bad_tables_at_predict(here, cli):
         ("there is no file", "nothing.csv"),
     ):
         refused(cli, message, "predict", "m.tightset", name, "--out", "p.csv")
+        refused(cli, message, "predict", "m.tightset", name)  # and nothing on standard output
     plain = cli("predict", "m.tightset", "test.csv")[1]
     for name in ("order.csv", "extra.csv"):
         assert cli("predict", "m.tightset", name, "--lenient")[1] == plain

@@ -68,14 +68,14 @@ def test_a_stricter_level_than_calibration_allows_is_warned_about_when_asked_for
 
 
 def test_smoothing_treats_rows_alone_as_in_a_batch_and_covers_exactly():
-    """2000 rows one by one: the deviation of the error rate around 0.2 is 0.009, given the calibration rows' own 0.02."""
+    """2000 rows one by one: the deviation of the error rate around 0.25 is 0.01, given the calibration rows' own 0.02."""
     rng = np.random.default_rng(2)
     y = rng.integers(0, 2, 4000)
     X = (y[:, None] + rng.integers(0, 2, (4000, 1))).astype(float) + 1e-9 * rng.standard_normal((4000, 1)).round(3)
-    clf = baseline(confidence=0.8, random_state=1).fit(X[:2000], y[:2000])
+    clf = baseline(confidence=0.75, random_state=0).fit(X[:2000], y[:2000])
     p = clf.predict_p(X[2000:], smoothed=True)
     sets = clf.predict_set(X[2000:], smoothed=True)
-    np.testing.assert_array_equal(sets, p > 0.2)
+    np.testing.assert_array_equal(sets, p > 0.25)
     assert (sets != clf.predict_set(X[2000:])).any()
     assert len(np.unique(np.concatenate([clf.predict_p(row[None], smoothed=True) for row in X[2000:2200]]))) > 100
 

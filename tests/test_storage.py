@@ -238,6 +238,23 @@ def test_writing_is_whole_or_not_at_all(tmp_path, monkeypatch):
         model.save(tmp_path)
 
 
+def test_links_and_pipes_are_written_through(tmp_path):
+    import os
+    import threading
+
+    model = ConformalClassifier(random_state=0).fit(X, Y)
+    (tmp_path / "link").symlink_to(tmp_path / "there")
+    model.save(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    os.mkfifo(tmp_path / "pipe")
+    found = []
+    reader = threading.Thread(target=lambda: found.append((tmp_path / "pipe").read_bytes()))
+    reader.start()
+    model.save(tmp_path / "pipe")
+    reader.join(30)
+    assert len(found[0]) == (tmp_path / "there").stat().st_size
+
+
 # ---- what is not opened -------------------------------------------------------------------------------------------
 
 

@@ -215,6 +215,40 @@ def test_labels_that_are_numbers_stay_numbers(frame):
     assert model.evaluate(coded)["n"] == len(coded)
 
 
+def test_numbers_are_written_alike_in_files_and_frames(frame, tmp_path):
+    coded = frame.assign(
+        colour=frame["colour"].map({"red": 1.0, "green": 2.0, "blue": 3.0}),
+        kind=frame["kind"].map({"x": 1.0, "y": 2.0, "z": 3.0}),
+    )
+    coded.to_csv(tmp_path / "t.csv", index=False)  # as 1.0 and 2.0
+    model = fit_table(TableFile(tmp_path / "t.csv"), "kind", baseline(), categorical=["colour"])
+    assert model.classes_.tolist() == [1, 2, 3]
+    np.testing.assert_array_equal(
+        model.encode(coded),
+        model.encode(pd.read_csv(tmp_path / "t.csv", dtype=str)[coded.columns].astype({"age": float})),
+    )
+    assert model.evaluate(coded)["coverage"] > 0.9
+    padded = frame.assign(colour=frame["colour"].map({"red": "01", "green": "02", "blue": "03"}))
+    model = fit_table(padded, "kind", baseline(), categorical=["colour"])
+    with pytest.warns(
+        TightsetWarning,
+        match=r"most rows have a value of 'colour' that no training row had, such as '[123]'; they had '01'",
+    ):
+        model.predict_set(coded)
+
+
+def test_dates_in_frames_are_texts_as_in_files(frame):
+    dated = frame.assign(
+        day=pd.date_range("2020-01-01", periods=len(frame)), span=pd.to_timedelta(np.arange(600.0), "D")
+    )
+    assert {"day", "span"} <= set(fit_table(dated, "kind", baseline()).encoding.left_out)
+
+
+def test_a_single_column_keeps_its_gaps(tmp_path):
+    (chunk,) = read(tmp_path, "x\n1\n\n3\n")
+    assert chunk["x"].isna().tolist() == [False, True, False]
+
+
 def test_labels_may_be_called_none(frame, tmp_path):
     frame.replace({"kind": {"x": "None", "y": "NA", "z": "null"}}).to_csv(tmp_path / "t.csv", index=False)
     model = fit_table(TableFile(tmp_path / "t.csv"), "kind", baseline())
@@ -235,12 +269,14 @@ def test_a_label_of_one_row_may_calibrate(frame):
 
 
 def test_memory_is_bounded_by_leaving_rows_out(frame, monkeypatch):
+    monkeypatch.setattr("tightset.tables._OF_FILE", 0)
     monkeypatch.setattr("tightset.tables._LEAST_MEMORY", 600 * 20 * 4)
     half = prepare(FrameTable(frame), "kind", lambda codes: np.arange(len(codes)) % 2)
     assert half.encoding.dtype == "float32"
     monkeypatch.setattr("tightset.tables._LEAST_MEMORY", 300 * 4 * len(half.encoding.names))
-    some = prepare(FrameTable(frame), "kind", lambda codes: np.arange(len(codes)) % 2)
-    assert 200 < sum(len(y) for _, y in some.parts) < 400
+    with pytest.warns(TightsetWarning, match="600 rows of .* encoded columns are more than 0 MB; 300 of them are used"):
+        some = prepare(FrameTable(frame), "kind", lambda codes: np.arange(len(codes)) % 2)
+    assert [len(y) for _, y in some.parts] == [150, 150]
     assert some.rows == 600
     for X, y in some.parts:
         assert len(X) == len(y)
@@ -267,6 +303,10 @@ def test_columns_that_are_not_there(frame):
         fit_table(frame, "knd", baseline())
     with pytest.raises(TableError, match=r"no column 'zzz'.*there are 'name', 'age'"):
         fit_table(frame, "zzz", baseline())
+    with pytest.raises(TableError, match="'kind' is the target"):
+        fit_table(frame, "kind", baseline(), drop=["kind"])
+    with pytest.raises(TableError, match="two columns named 'age'"):
+        fit_table(frame.set_axis(["age", "age", *frame.columns[2:]], axis=1), "kind", baseline())
     with pytest.raises(TableError, match="no column 'agee'"):
         fit_table(frame, "kind", baseline(), drop=["agee"])
     with pytest.raises(TableError, match="no column is left"):

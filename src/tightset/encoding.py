@@ -8,7 +8,8 @@
 - A column of nearly as many texts as rows (names, identifiers, free text, dates) is left out, as is one without a name
   or without a value.
 
-All is learnt from training rows only: what calibration rows say would break the guarantee, if only a little.
+All figures are learnt from training rows only: what calibration rows say would break the guarantee, if only a little.
+(Whether a column is of numbers, of texts or empty is seen of all rows.)
 """
 
 from __future__ import annotations
@@ -144,6 +145,17 @@ class Encoding(NamedTuple):
                         "them"
                     )
 
+    def warn_of_unseen(self, frame: Any) -> None:
+        """Say so if most rows have a category that no training row had: it may only be written in another way."""
+        for column in self.columns:
+            if isinstance(column, Category) and len(frame):
+                unseen = column.unseen(frame[column.name])
+                if unseen and frame[column.name].isin(unseen).mean() > 0.5:
+                    warn(
+                        f"most rows have a value of {column.name!r} that no training row had, such as {unseen[0]!r}; "
+                        f"they had {_listed(column.seen)}"
+                    )
+
 
 class ColumnKinds:
     """What each column of a table is, told by all chunks: only whether there are numbers in it, no statistics."""
@@ -248,10 +260,10 @@ class Statistics:
                 "identifier, a text, a date?)"
             )
             return None
-        values = sorted(enough)
+        values = sorted(set(enough) - {MISSING, OTHER})
         values += [MISSING] if self._missing[name] else []
         values += [OTHER] if len(counts) > len(enough) else []
-        return Category(name, values, sorted(counts), enough[0] if enough else values[0])
+        return Category(name, values, sorted(counts), next((value for value in enough if value in values), values[0]))
 
 
 def as_numbers(values: Any, name: str) -> np.ndarray:

@@ -39,7 +39,7 @@ class Explanation(NamedTuple):
     influences: list[Influence]
 
     def joins_above(self, label: int) -> float:
-        """The confidence above which a label is in the set: ``1 - p``."""
+        """The confidence above which a label is in the sets of this measure: ``1 - p``."""
         return float(1 - self.p[label])
 
 

@@ -1,4 +1,4 @@
-"""Tables in files: read in chunks, written whole or not at all.
+"""Tables in files, read in chunks.
 
 CSV and TSV, also compressed (gzip, bzip2, xz, one file in a zip), and Parquet; what a file is, its first bytes say. A
 chunk has about a million cells, whatever the size of the file.
@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-__all__ = ["TableError", "TableFile", "as_text"]
+__all__ = ["TableError", "TableFile", "as_text", "check_names"]
 
 _CELLS = 2**20  # of a chunk
 _MISSING = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "-nan", "NULL", "Null", "null", "None", "none")
@@ -75,10 +75,21 @@ class TableFile:
             self._spool.flush()
 
     @property
+    def where(self) -> Any:
+        """The file that is read, or None of a stream."""
+        return self.path or (self._spool and Path(self._spool.name))
+
+    @property
     def n_bytes(self) -> int | None:
         """The size of the file, or None of a stream."""
-        source = self.path or (self._spool and Path(self._spool.name))
-        return source.stat().st_size if source else None
+        return self.where.stat().st_size if self.where else None
+
+    def unpacked(self, rows: int, columns: int) -> int:
+        """About how many bytes it would have as plain text, if it is compressed or Parquet, which its size hides."""
+        with self.where.open("rb") as file:
+            start = file.read(8)
+        packed = start.startswith((b"PAR1", b"PK", *_MAGIC))
+        return 8 * rows * columns if packed else 0
 
     def chunks(
         self,
@@ -93,7 +104,7 @@ class TableFile:
         The columns of ``text`` are texts and None; others are numbers where all of the chunk are, else texts too. In
         the column ``label``, of texts, only an empty cell is missing: NA and None are names of labels as well.
         """
-        path = self.path or (self._spool and Path(self._spool.name))
+        path = self.where
         stream: Any = path.open("rb") if path else sys.stdin.buffer
         try:
             counted = _Counted(stream)
@@ -145,7 +156,7 @@ class TableFile:
             self._check_header(header)
             with warnings.catch_warnings():
                 warnings.simplefilter("error", pd.errors.ParserWarning)  # of rows with more cells than columns
-                yield from pd.read_csv(
+                for frame in pd.read_csv(
                     lines,
                     sep=self.delimiter,
                     names=header,
@@ -158,13 +169,17 @@ class TableFile:
                     },
                     keep_default_na=False,
                     chunksize=max(100, _CELLS // len(header)),
+                    skip_blank_lines=len(header) > 1,  # of one column they are missing values
                     low_memory=False,
-                )
+                ):
+                    for name in frame.columns.intersection([*text, label]):
+                        frame[name] = as_text(frame[name])
+                    yield frame
         except StopIteration:
             raise TableError(f"{self.name} has no header") from None
         except UnicodeError:
             raise TableError(
-                f"{self.name} is not text in {self.encoding}; if it is a table, try --encoding latin-1"
+                f"{self.name} is not text in {self.encoding}; if it is a table, try --encoding latin-1 or utf-16"
             ) from None
         except (csv.Error, pd.errors.ParserError, pd.errors.ParserWarning) as error:
             raise TableError(f"{self.name} cannot be read as a table: {_said(error)}") from None
@@ -184,11 +199,7 @@ class TableFile:
                     )
         if not any(header):
             raise TableError(f"{self.name} begins with an empty line; the first line must name the columns")
-        seen = set()
-        for name in header:
-            if name in seen:
-                raise TableError(f"{self.name} has two columns named {name!r}; names must differ")
-            seen.add(name)
+        check_names(header, self.name)
 
     def _parquet(self, path: Path | None, only: Collection[str] | None, text: Collection[Any]) -> Iterator[Any]:
         try:
@@ -201,6 +212,7 @@ class TableFile:
         try:
             table = pq.ParquetFile(path)
             names = table.schema_arrow.names
+            check_names(names, self.name)
             rows = max(100, _CELLS // max(len(names), 1))
             first = 0
             for batch in table.iter_batches(rows, columns=None if only is None else [n for n in names if n in only]):
@@ -231,19 +243,31 @@ class _Counted(io.RawIOBase):
         return len(data)
 
 
+def check_names(names: Collection[str], of: str) -> None:
+    """Raise if two columns have one name."""
+    seen = set()
+    for name in names:
+        if name in seen:
+            raise TableError(f"{of} has two columns named {name!r}; names must differ")
+        seen.add(name)
+
+
 def as_text(values: Any) -> Any:
-    """Texts and None; whole numbers without a point, as they would stand in a CSV file.
+    """Texts and None; whole numbers without a point, wherever they come from.
 
     >>> import pandas as pd
-    >>> as_text(pd.Series([1.0, None, 2.5])).tolist()
-    ['1', None, '2.5']
+    >>> as_text(pd.Series([1.0, None, 2.5])).tolist(), as_text(pd.Series(["1.0", "a", ""])).tolist()
+    (['1', None, '2.5'], ['1', 'a', None])
     """
     missing = values.isna()
-    if values.dtype.kind == "f":
-        texts = values.map(lambda x: str(int(x)) if float(x).is_integer() else str(x), na_action="ignore")
-    else:
-        texts = values.astype(object).map(str, na_action="ignore")
-    return texts.astype(object).where(~missing, None)
+    texts = values.astype(object).map(_whole_without_point, na_action="ignore")
+    return texts.astype(object).where(~missing & (texts != ""), None)
+
+
+def _whole_without_point(value: Any) -> str:
+    text = str(value)
+    whole, point, rest = text.partition(".")
+    return whole if point and not rest.strip("0") and whole.lstrip("-").isdecimal() else text
 
 
 def _said(error: Exception) -> str:

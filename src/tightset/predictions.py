@@ -34,8 +34,11 @@ class Line(NamedTuple):
 
 
 def predicted(model: Any, frame: Any, levels: Sequence[Any], keep: Sequence[str], *, strict: bool) -> Iterator[Line]:
-    """The lines of a chunk of a table, for a `TablePredictor`."""
-    rows = model.encode(frame, strict=strict)
+    """The lines of a chunk of a table, for a `TablePredictor`; what is wrong with it is told at once."""
+    return _lines(model, frame, model.encode(frame, strict=strict), levels, keep)
+
+
+def _lines(model: Any, frame: Any, rows: np.ndarray, levels: Sequence[Any], keep: Sequence[str]) -> Iterator[Line]:
     names = np.asarray(model.classes_).astype(str)
     kept = frame[list(keep)].astype(object).where(frame[list(keep)].notna(), None).to_numpy()
     asked = model.predictor._asked(levels)
@@ -61,7 +64,7 @@ class CsvLines:
     def __init__(self, stream: BinaryIO, keep: Sequence[str], labels: Sequence[str]) -> None:
         self._text = io.TextIOWrapper(stream, encoding="utf-8", newline="", write_through=False)
         self._lines = csv.writer(self._text, lineterminator="\n")
-        self._lines.writerow(["row", *keep, "confidence", "size", "set", "p"])
+        self._lines.writerow(["row", *map(_name_of_kept, keep), "confidence", "size", "set", "p"])
         self._as_json = any(_BETWEEN in label for label in labels)
 
     def write(self, lines: Iterator[Line]) -> None:
@@ -109,7 +112,7 @@ class ParquetLines:
         except ImportError:
             raise ImportError('Parquet files need another package: pip install "tightset[io]"') from None
         self._table, self._keep = pa.Table, keep
-        kept = [(f"kept {name}" if name in _OWN else name, pa.string()) for name in keep]
+        kept = [(_name_of_kept(name), pa.string()) for name in keep]
         lists = [("set", pa.list_(pa.string())), ("p", pa.list_(pa.float64()))]
         own = [("row", pa.int64()), *kept, ("confidence", pa.float64()), ("size", pa.int32()), *lists]
         self._schema = pa.schema(own)
@@ -127,6 +130,10 @@ class ParquetLines:
 
 _OWN = ("row", "confidence", "size", "set", "p")
 FORMATS: dict[str, type[Any]] = {"csv": CsvLines, "jsonl": JsonLines, "parquet": ParquetLines}
+
+
+def _name_of_kept(name: str) -> str:
+    return f"kept {name}" if name in _OWN else name
 
 
 def _text(value: Any) -> str | None:

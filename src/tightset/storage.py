@@ -39,8 +39,15 @@ class Opened(NamedTuple):
 
 @contextmanager
 def written_whole(path: Any) -> Iterator[BinaryIO]:
-    """A file to write to, which takes its place when all is written; until then, and on errors, nothing is changed."""
-    path = Path(path)
+    """A file to write to, which takes its place when all is written; until then, and on errors, nothing is changed.
+
+    A link stays one: what it leads to is written. Pipes and devices are written to as they are.
+    """
+    path = Path(path).resolve()
+    if path.exists() and not path.is_file() and not path.is_dir():
+        with path.open("wb") as file:
+            yield file
+        return
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; give the name of a file")
     if not path.parent.is_dir():

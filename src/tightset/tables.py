@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tightset.checking import generator, rows_to_hold
+from tightset.checking import generator, rows_to_hold, warn
 from tightset.choice import calibration_split, stratified_split
 from tightset.encoding import ColumnKinds, Encoding, Statistics
-from tightset.files import TableError, as_text
+from tightset.files import TableError, as_text, check_names
 from tightset.storage import describe, save_model
 
 __all__ = ["TEST", "UNUSED", "FrameTable", "Prepared", "TablePredictor", "fit_table", "prepare", "split_rows"]
@@ -32,9 +32,15 @@ class FrameTable:
     name = "the table"
 
     def __init__(self, frame: Any) -> None:
-        self.frame = frame.set_axis([str(name) for name in frame.columns], axis=1).reset_index(drop=True)
+        names = [str(name) for name in frame.columns]
+        check_names(names, self.name)
+        self.frame = frame.set_axis(names, axis=1).reset_index(drop=True)
         self.missing: tuple[str, ...] = ()
-        self.n_bytes: int | None = None
+        self.n_bytes = 2 * int(frame.memory_usage().sum())  # who holds it has room for its numbers too
+
+    def unpacked(self, rows: int, columns: int) -> int:  # noqa: ARG002
+        """Bytes of a table whose size says nothing of it; 0 here."""
+        return 0
 
     def chunks(
         self,
@@ -45,7 +51,9 @@ class FrameTable:
         progress: Callable[[int], None] = lambda _: None,  # noqa: ARG002
     ) -> Iterator[Any]:
         frame = self.frame if only is None else self.frame[[name for name in self.frame.columns if name in only]]
-        yield frame.assign(**{name: as_text(frame[name]) for name in {*text, label or ""} if name in frame})
+        # dates and the like are texts, as they would be in a file
+        texts = [name for name in frame if name in text or name == label or frame[name].dtype.kind not in "fiubO"]
+        yield frame.assign(**{name: as_text(frame[name]) for name in texts})
 
 
 class Prepared(NamedTuple):
@@ -73,6 +81,8 @@ def prepare(
     Where encoded rows would take more memory than three quarters of the file, and more than 128 MB, they are kept in
     float32, and if that is not enough some rows are left out, drawn at random from each part.
     """
+    if target in drop or target in categorical:
+        raise TableError(f"{target!r} is the target; it can be neither dropped nor a column to predict from")
     kinds = ColumnKinds({target, *drop}, categorical)
     labels = _Labels(table, target)
     for frame in table.chunks(text=categorical, label=target, progress=progress):
@@ -89,13 +99,19 @@ def prepare(
         statistics.see(frame[part[frame.index] == TRAIN])
     encoding = statistics.encoding(kinds.names, left_out, table.missing)
 
-    granted = max(_LEAST_MEMORY, _OF_FILE * (table.n_bytes or 0))
+    granted = max(
+        _LEAST_MEMORY, _OF_FILE * (table.n_bytes or 0), _OF_FILE * table.unpacked(len(codes), len(kinds.names))
+    )
     needed = len(encoding.names) * int((part != UNUSED).sum())
     if 8 * needed > granted:
         encoding = encoding._replace(dtype="float32")
         if 4 * needed > granted:
-            part = part.copy()
-            part[np.random.default_rng(seed).random(len(part)) > granted / (4 * needed)] = UNUSED
+            before = int((part != UNUSED).sum())
+            part = _thinned(part, granted / (4 * needed), seed)
+            warn(
+                f"{before:,} rows of {len(encoding.names):,} encoded columns are more than {granted / 2**20:,.0f} MB; "
+                f"{int((part != UNUSED).sum()):,} of them are used, drawn at random"
+            )
     n_parts = int(part.max()) + 1
     X = [np.empty(((part == one).sum(), len(encoding.names)), dtype=encoding.dtype) for one in range(n_parts)]
     filled = [0] * n_parts
@@ -107,6 +123,16 @@ def prepare(
             filled[one] += len(mine)
     rows = [classes[codes[part == one]] for one in range(n_parts)]
     return Prepared(encoding, classes, list(zip(X, rows, strict=True)), len(codes))
+
+
+def _thinned(part: np.ndarray, share: float, seed: int) -> np.ndarray:
+    """So large a share of each part, drawn at random; the others are not used."""
+    rng = np.random.default_rng([seed, 0x7468696E])  # not the stream that data may have been made with
+    part = part.copy()
+    for one in range(int(part.max()) + 1):
+        rows = rng.permutation(np.flatnonzero(part == one))
+        part[rows[max(2, int(share * len(rows))) :]] = UNUSED
+    return part
 
 
 def split_rows(codes: np.ndarray, predictor: Any, *, test: float = 0.0) -> np.ndarray:
@@ -161,11 +187,12 @@ class TablePredictor:
         """Rows as the predictor takes them; ``strict`` refuses other columns, another order, and unseen categories."""
         names = [str(name) for name in frame.columns]
         self.encoding.check(names, allowed=[self.target], lenient=not strict)
-        if strict:
-            self.encoding.check_values(frame)
-        table = FrameTable(frame)
-        (rows,) = table.chunks(text=self.encoding.text)
+        (rows,) = FrameTable(frame).chunks(text=self.encoding.text)
         rows.index = frame.index if frame.index.dtype.kind in "iu" else rows.index
+        if strict:
+            self.encoding.check_values(rows)
+        else:
+            self.encoding.warn_of_unseen(rows)
         return self.encoding.apply(rows)
 
     def predict_set(self, frame: Any, **how: Any) -> Any:

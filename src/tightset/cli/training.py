@@ -73,8 +73,10 @@ def fit(
     rest = out.with_name(f"{out.stem}-test.csv")
     if not 0 <= test < 0.9:
         raise typer.BadParameter(f"{test:g} is not a share below 0.9, such as 0.25", param_hint="--test")
-    if test:
-        check_out(rest, data)
+    if test and rest.exists() and not _left_out_before(rest, out):
+        raise typer.BadParameter(
+            f"{rest} exists, and is not from here; move it, or give another --out", param_hint="--test"
+        )
     table = table_of(data, delimiter, encoding, missing)
     table.twice()
     how: dict[str, Any] = {"label_conditional": label_conditional, "allow_empty": not no_empty, "random_state": seed}
@@ -105,8 +107,9 @@ def fit(
             progress=progress,
         )
         if test:
-            _write_rows(rest, table, model, parts[0], progress)
-    model.save(out)
+            _write_both(out, rest, table, model, parts[0], progress)
+        else:
+            model.save(out)
     told = {
         "model": str(out),
         "labels": [str(label) for label in model.classes_],
@@ -213,14 +216,31 @@ def _predictors(estimator: str, levels: list[float], search: str, how: dict[str,
     return scpo, ConformalClassifier(plain, confidence=levels, **how)
 
 
-def _write_rows(path: Path, table: Any, model: Any, chosen: Any, progress: Any) -> None:
-    """The rows that are ``chosen``, as they stand in the table."""
+def _write_both(out: Path, rest: Path, table: Any, model: Any, chosen: Any, progress: Any) -> None:
+    """The model, and the rows that are ``chosen`` as they stand in the table; the model knows them again."""
     from tightset.storage import written_whole
 
     columns = [*(column.name for column in model.encoding.columns), *model.encoding.left_out]
-    with written_whole(path) as file:
+    digest = hashlib.sha256()
+    with written_whole(rest) as file:
         for at, frame in enumerate(table.chunks(text=columns, label=model.target, progress=progress)):
-            frame[chosen[frame.index]].to_csv(file, index=False, header=at == 0)
+            lines = frame[chosen[frame.index]].to_csv(index=False, header=at == 0).encode()
+            digest.update(lines)
+            file.write(lines)
+        model.about["sha256 of rows left out"] = digest.hexdigest()
+        model.save(out)
+
+
+def _left_out_before(rest: Path, out: Path) -> bool:
+    """Whether it was written with the model that is there, and is as it was then."""
+    from tightset.packing import ModelFileError
+    from tightset.storage import open_model
+
+    try:
+        about = open_model(out).about["about"]
+    except (OSError, ModelFileError, KeyError):
+        return False
+    return bool(about.get("sha256 of rows left out") == hashlib.sha256(rest.read_bytes()).hexdigest())
 
 
 def _baseline_name(estimator: str) -> str:
@@ -253,6 +273,5 @@ def _base(name: str) -> Any:
 
 
 def _digest(table: Any) -> str:
-    path = table.path or Path(table._spool.name)
-    with path.open("rb") as file:
+    with table.where.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

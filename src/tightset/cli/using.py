@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import closing, nullcontext
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -70,17 +72,21 @@ def predict(
     with reading("predicting", table.n_bytes) as progress:
 
         def chunks() -> Iterator[Any]:
-            for frame in table.chunks(text=loaded.encoding.text, progress=progress):
+            numbers = {column.name for column in loaded.encoding.columns} - set(loaded.encoding.text)
+            as_they_are = [name for name in keep or [] if name not in numbers]  # identifiers may begin with zeros
+            for frame in table.chunks(text=[*loaded.encoding.text, *as_they_are], progress=progress):
                 _check_keep(keep or [], frame)
                 yield predicted(loaded, frame, levels, keep or [], strict=not lenient)
 
         if form == "table":
             lines, more = first_of(chunks(), 20)
         else:
+            found = chunks()
+            first = next(found, iter(()))  # what is wrong with the table is told before anything is written
             with written_whole(out) if out else nullcontext(sys.stdout.buffer) as file:
                 labels = [str(label) for label in loaded.classes_]
                 with closing(FORMATS[form](file, keep or [], labels)) as writer:
-                    for lines_of_chunk in chunks():
+                    for lines_of_chunk in chain([first], found):
                         writer.write(lines_of_chunk)
     if form == "table":
         names = ("row", *(keep or []), "level", "size", "set (p-value)")
@@ -206,8 +212,9 @@ def explain(
         )
         for at in order[:20]
     ]
-    title = f"Row {row}: how well each label fits, beside {found.calibration_rows:,} calibration rows"
-    shown = ("label", "p-value", f"at {100 * found.confidence:g} %", "is in sets", "")
+    by_label = " of its own" if loaded.predictor.label_conditional else ""
+    title = f"Row {row}: how well each label fits, beside {found.calibration_rows:,} calibration rows{by_label}"
+    shown = ("label", "p-value", f"at {100 * found.confidence:g} %", "by this measure in sets", "")
     show(title, shown, cells, left=[0, 4])
     best = order[0]
     cells = [
@@ -287,7 +294,15 @@ def report(
     check_out(out, data, str(model))
     table = table_of(data, delimiter, encoding, loaded.encoding.missing)
     X, y, frame = _rows(loaded, table, lenient=lenient)
-    command = f"tightset report {model} {data} --out {out}"
+    options = {
+        "--out": str(out),
+        "--title": title,
+        "--delimiter": delimiter,
+        "--confidence": confidence and confidence[0],
+    }
+    words = [word for name, value in options.items() if value is not None for word in (name, str(value))]
+    lenience = ["--lenient"] if lenient else []
+    command = shlex.join(["tightset", "report", str(model), data, *words, "--encoding", encoding, *lenience])
     write_report(
         out,
         loaded.predictor,
