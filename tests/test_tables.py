@@ -288,7 +288,7 @@ def test_memory_is_bounded_by_leaving_rows_out(frame, monkeypatch):
     [
         ({"kind": "x"}, "is 'x' in every row"),
         ({"kind": [f"{at}" for at in range(600)]}, "600 different values in 600 rows"),
-        ({"kind": ["x", None, "y"] * 200}, "200 missing values, first in row 2"),
+        ({"kind": ["x", None, "y"] * 200}, "no value in row 2, nor in 199 more"),
         ({"age": ["old"] + [1.5] * 599}, r"holds numbers, but also 'old' \(row 1\).*--missing 'old'"),
         ({"age": [np.inf] + [1.5] * 599}, "infinite value in row 1"),
     ],
@@ -311,6 +311,30 @@ def test_columns_that_are_not_there(frame):
         fit_table(frame, "kind", baseline(), drop=["agee"])
     with pytest.raises(TableError, match="no column is left"):
         fit_table(frame[["name", "kind"]], "kind", baseline())
+
+
+def test_numbers_with_separators_are_not_taken_for_texts(frame):
+    for text in ("12,345", "1.234.567,8", "3,14"):
+        with pytest.raises(TableError, match=f"'age' seems to hold numbers with separators: '{text}'"):
+            fit_table(frame.assign(age=text), "kind", baseline())
+
+
+def test_labels_that_differ_in_spaces_or_case_are_told(frame):
+    with pytest.warns(TightsetWarning, match="'x' and ' X' differ in case or spaces only|' X' and 'x' differ"):
+        model = fit_table(
+            frame.assign(kind=[" X" if at % 9 == 0 and one == "x" else one for at, one in enumerate(frame["kind"])]),
+            "kind",
+            baseline(),
+        )
+    assert model.about["labels"].keys() == {" X", "x", "y", "z"}
+
+
+def test_missing_texts_are_missing_in_frames_too(frame, tmp_path):
+    frame.fillna({"age": -1}).replace({"age": {-1: "?"}}).to_csv(tmp_path / "t.csv", index=False)
+    model = fit_table(TableFile(tmp_path / "t.csv", missing=["?"]), "kind", baseline())
+    np.testing.assert_array_equal(model.encode(frame.astype({"age": object}).fillna({"age": "?"})), model.encode(frame))
+    assert "TablePredictor(target='kind', columns=4, ConformalClassifier(" in repr(model)
+    assert "ConformalClassifier" in model._repr_html_()
 
 
 def test_identifiers_are_told(frame):

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+from scipy.special import stdtr, stdtrit
+
 from tightset.metrics import bootstrap_difference, sign_test
 
-__all__ = ["Comparison", "compare", "verdict"]
+__all__ = ["Comparison", "compare", "over_splits", "verdict"]
 
 
 class Comparison(NamedTuple):
-    """Baseline and SCPO at one level on the same test rows; the interval is of SCPO's size minus the baseline's."""
+    """Baseline and SCPO at one level on the same test rows; the interval is of SCPO's size minus the baseline's.
+
+    It tells chance in the test rows, not in the rows that trained and calibrated.
+    """
 
     confidence: float
     baseline: dict[str, Any]
@@ -48,12 +54,36 @@ def compare(baseline: Any, scpo: Any, X: Any, y: Any, *, seed: int = 0) -> list[
     ]
 
 
+def over_splits(found: Sequence[Sequence[Comparison]], test_share: float) -> list[Comparison]:
+    """Means over splits of the same rows, and what changes from split to split as an interval of the mean change.
+
+    Which rows train and calibrate moves sizes more than which rows test. Splits share rows, so the variance of their
+    mean is not a ``J``-th of that between them but ``1 / J + test / (1 - test)`` (Nadeau and Bengio).
+    """
+    result = []
+    for rows in zip(*found, strict=True):
+        baseline, scpo = (
+            {key: float(np.mean([row[side][key] for row in rows])) for key in ("coverage", "mean_size")}
+            for side in (1, 2)
+        )
+        changes = np.array([row.change for row in rows])
+        mean, J = float(changes.mean()), len(rows)
+        error = max(float(changes.std(ddof=1)), 1e-12) * np.sqrt(1 / J + test_share / (1 - test_share))
+        reach = float(stdtrit(J - 1, 0.975)) * error * baseline["mean_size"]
+        difference = mean * baseline["mean_size"]
+        p_value = float(2 * stdtr(J - 1, -abs(mean) / error))
+        result.append(
+            Comparison(rows[0].confidence, baseline, scpo, mean, difference - reach, difference + reach, p_value)
+        )
+    return result
+
+
 def verdict(rows: Sequence[Comparison]) -> str:
     """At which levels the sets are clearly smaller, or larger: where the interval is on one side of zero."""
-    smaller = [f"{row.confidence:g}" for row in rows if row.high < 0]
-    larger = [f"{row.confidence:g}" for row in rows if row.low > 0]
-    open_ones = len(rows) - len(smaller) - len(larger)
-    return (
-        f"SCPO's sets are smaller at {', '.join(smaller) or 'no level'}, larger at {', '.join(larger) or 'no level'}"
-        f"{', and not clearly different at the others' if open_ones else ''}."
-    )
+    levels = {
+        "smaller at": [row for row in rows if row.high < 0],
+        "larger at": [row for row in rows if row.low > 0],
+        "not clearly different at": [row for row in rows if row.low <= 0 <= row.high],
+    }
+    said = [f"{how} {', '.join(f'{row.confidence:g}' for row in some)}" for how, some in levels.items() if some]
+    return f"SCPO's sets are {', '.join(said)}."

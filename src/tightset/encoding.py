@@ -30,6 +30,7 @@ _MOST_VALUES = 50
 _MOST_COUNTED = 20_000
 _FEW_TEXTS = 0.05  # of the values of a column that is of numbers otherwise
 _SAMPLED = 50_000  # rows for medians
+_SEPARATED = r"-?(\d{1,3}([ '.,]\d{3})+([.,]\d+)?|\d+,\d+)"
 MISSING = "(missing)"
 OTHER = "(other)"
 
@@ -164,6 +165,7 @@ class ColumnKinds:
         self._skip, self._categorical = set(skip), set(categorical)
         self._numbers: Counter[str] = Counter()
         self._texts: Counter[str] = Counter()
+        self._separated: Counter[str] = Counter()
         self._first_text: dict[str, tuple[str, int]] = {}
         self.names: list[str] = []
 
@@ -184,6 +186,7 @@ class ColumnKinds:
             texts = present[numbers.isna() | present.map(lambda x: isinstance(x, bool))]
             self._numbers[name] += len(present) - len(texts)
             self._texts[name] += len(texts)
+            self._separated[name] += int(texts.astype(str).str.fullmatch(_SEPARATED).sum())
             if len(texts) and name not in self._first_text:
                 self._first_text[name] = (str(texts.iloc[0]), int(texts.index[0]) + 1)
 
@@ -200,6 +203,11 @@ class ColumnKinds:
                 texts.append(name)
             elif other == 0:
                 numbers.append(name)
+            elif self._separated[name] > 0.9 * other:
+                raise TableError(
+                    f"the column {name!r} seems to hold numbers with separators: {self._first_text[name][0]!r}; write "
+                    f"them plainly (12345.6), or give --categorical {name!r}, or --drop {name!r}"
+                )
             elif other < _FEW_TEXTS * (some + other):
                 text, row = self._first_text[name]
                 raise TableError(

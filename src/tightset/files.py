@@ -105,6 +105,8 @@ class TableFile:
         the column ``label``, of texts, only an empty cell is missing: NA and None are names of labels as well.
         """
         path = self.where
+        if path is None and sys.stdin is None:
+            raise TableError("standard input is closed")
         stream: Any = path.open("rb") if path else sys.stdin.buffer
         try:
             counted = _Counted(stream)
@@ -113,7 +115,7 @@ class TableFile:
             if not start:
                 raise TableError(f"{self.name} is empty")
             if b"__metadata__" in reader.peek(64)[:64]:
-                raise TableError(f"{self.name} is a tightset model and not a table; the model comes first")
+                raise TableError(f"{self.name} is a tightset model and not a table")
             if start[:4] == b"PAR1":
                 frames = self._parquet(path, only, {*text, label})
             else:

@@ -173,6 +173,12 @@ class TablePredictor:
         self.predictor, self.baseline = predictor, baseline
         self.about = about or {}
 
+    def __repr__(self) -> str:
+        return f"TablePredictor(target={self.target!r}, columns={len(self.encoding.columns)}, {self.predictor!r})"
+
+    def _repr_html_(self) -> str:
+        return str(self.predictor._repr_mimebundle_().get("text/html", repr(self)))
+
     @property
     def classes_(self) -> np.ndarray:
         result: np.ndarray = self.predictor.classes_
@@ -185,6 +191,8 @@ class TablePredictor:
 
     def encode(self, frame: Any, *, strict: bool = False) -> np.ndarray:
         """Rows as the predictor takes them; ``strict`` refuses other columns, another order, and unseen categories."""
+        if self.encoding.missing:
+            frame = frame.mask(frame.isin(self.encoding.missing))
         names = [str(name) for name in frame.columns]
         self.encoding.check(names, allowed=[self.target], lenient=not strict)
         (rows,) = FrameTable(frame).chunks(text=self.encoding.text)
@@ -284,7 +292,13 @@ def fit_table(
         progress=progress,
     )
     fit_parts([one for one in (predictor, baseline) if one is not None], prepared)
-    counts = {"rows": prepared.rows, "trained": len(prepared.parts[TRAIN][1]), "calibrated": len(prepared.parts[1][1])}
+    labels, numbers = np.unique(np.concatenate([y for _, y in prepared.parts]), return_counts=True)
+    counts = {
+        "labels": dict(zip(map(str, labels.tolist()), numbers.tolist(), strict=True)),
+        "rows": prepared.rows,
+        "trained": len(prepared.parts[TRAIN][1]),
+        "calibrated": len(prepared.parts[1][1]),
+    }
     return TablePredictor(prepared.encoding, target, predictor, baseline, {**(about or {}), **counts})
 
 
@@ -316,8 +330,9 @@ class _Labels:
         missing = texts.isna().to_numpy()
         if missing.any():
             raise TableError(
-                f"the target column {self._target!r} has {int(missing.sum()):,} missing values, first in row "
-                f"{int(frame.index[missing.argmax()]) + 1}: leave such rows out, or give them a label"
+                f"the target column {self._target!r} has no value in row {int(frame.index[missing.argmax()]) + 1}"
+                f"{f', nor in {int(missing.sum()) - 1:,} more' if missing.sum() > 1 else ''}: leave such rows out, or "
+                "give them a label"
             )
         codes, distinct = texts.factorize()
         own = np.array([self._at.setdefault(str(value), len(self._at)) for value in distinct], dtype=np.int32)
@@ -335,8 +350,13 @@ class _Labels:
         if len(names) > _MOST_LABELS or len(names) > len(codes) / 2:
             raise TableError(
                 f"the target column {self._target!r} has {len(names):,} different values in {len(codes):,} rows: that "
-                "is a number, a name or an identifier, and not a label to classify by"
+                "is a number, a name or an identifier, and not a label to classify by; or there are too few rows"
             )
+        alike: dict[str, str] = {}
+        for name in names:
+            other = alike.setdefault(" ".join(name.split()).casefold(), name)
+            if other != name:
+                warn(f"the labels {other!r} and {name!r} differ in case or spaces only, and count as two")
         whole = all(name.lstrip("-").isdecimal() and str(int(name)) == name for name in names)
         distinct = np.array([int(name) for name in names] if whole else names)
         order = np.argsort(distinct)

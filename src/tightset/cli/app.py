@@ -103,7 +103,7 @@ def main() -> None:
 
     warnings.showwarning = say_once
     if threading.current_thread() is threading.main_thread():
-        for how in (signal.SIGINT, signal.SIGTERM):
+        for how in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
             signal.signal(how, stop)  # so that what is half done is taken away
     try:
         code = app(standalone_mode=False)
@@ -117,6 +117,9 @@ def main() -> None:
             pass
         elif hasattr(error, "show"):  # wrong usage: typer knows how to say it
             error.show()
+        elif isinstance(error, OSError) and error.strerror:
+            where = f": {error.filename}" if error.filename else ""
+            typer.echo(f"tightset: {error.strerror}{where}", err=True)
         else:
             typer.echo(f"tightset: {error}", err=True)
         code = 130 if stopped else getattr(error, "exit_code", 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,7 +24,9 @@ __all__ = [
     "Search",
     "Seed",
     "Target",
+    "check_model",
     "check_out",
+    "digest",
     "levels_of",
     "load_model",
     "model_of",
@@ -38,7 +42,7 @@ Model = Annotated[Path, typer.Argument(help="A model file that `tightset fit` wr
 Target = Annotated[str, typer.Option(help="The column of labels.", show_default=False)]
 Confidence = Annotated[
     list[float] | None,
-    typer.Option(help="Level, between 0 and 1; may be repeated.", show_default=False),
+    typer.Option(help="Level, between 0 and 1; may be repeated. Default: 0.95, or the model's.", show_default=False),
 ]
 Estimator = Annotated[
     str,
@@ -73,7 +77,7 @@ Lenient = Annotated[
 def levels_of(confidence: list[float] | None) -> list[float]:
     for level in confidence or []:
         if not 0 < level < 1:
-            hint = f"; {level:g} % is {level / 100:g}" if 1 <= level < 100 else ""
+            hint = f"; {level:g} % is {level / 100:g}" if 1 < level < 100 else ""
             raise typer.BadParameter(f"{level:g} is not between 0 and 1{hint}", param_hint="--confidence")
     return sorted(set(confidence or [0.95]))
 
@@ -81,11 +85,18 @@ def levels_of(confidence: list[float] | None) -> list[float]:
 def load_model(path: Path) -> Any:
     """Of a table or of arrays."""
     from tightset.loading import load
+
+    check_model(path)
+    return load(path)
+
+
+def check_model(path: Path) -> None:
     from tightset.packing import ModelFileError
 
     if not path.exists():
         raise ModelFileError(f"there is no file {path}")
-    return load(path)
+    if path.is_dir():
+        raise ModelFileError(f"{path} is a folder, and not a tightset model")
 
 
 def model_of(path: Path, confidence: list[float] | None) -> tuple[Any, list[float]]:
@@ -112,12 +123,22 @@ def check_out(out: Path, *inputs: str, model: bool = False) -> None:
     """Refuse, before any work, to write where something else would be lost, or where nothing can be written."""
     if not out.parent.is_dir():
         raise typer.BadParameter(f"there is no folder {out.parent}", param_hint="--out")
+    if not os.access(out.parent, os.W_OK):
+        raise typer.BadParameter(f"the folder {out.parent} cannot be written to", param_hint="--out")
     if out.is_dir():
         raise typer.BadParameter(f"{out} is a folder; give the name of a file", param_hint="--out")
     if any(name != "-" and Path(name).exists() and out.exists() and out.samefile(name) for name in inputs):
         raise typer.BadParameter(f"{out} is what is read; give another name", param_hint="--out")
     if model and out.exists() and out.stat().st_size and b"__metadata__" not in out.open("rb").read(64):
         raise typer.BadParameter(f"{out} exists and is not a model; give another name", param_hint="--out")
+
+
+def digest(table: Any) -> str | None:
+    """The SHA-256 of the file of a table; None of a stream."""
+    if table.where is None:
+        return None
+    with table.where.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def without_nan(value: Any) -> Any:

@@ -9,7 +9,10 @@ from typing import Any
 
 from tightset.comparing import Comparison
 
-__all__ = ["reading", "show", "show_comparison"]
+__all__ = ["ONE_SPLIT", "reading", "show", "show_comparison"]
+
+
+ONE_SPLIT = "The interval tells chance in the test rows only; which rows train and calibrate moves sizes too"
 
 
 def show(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,16 +25,18 @@ from tightset.cli.options import (
     Seed,
     Target,
     check_out,
+    digest,
     levels_of,
     table_of,
     without_nan,
 )
-from tightset.cli.show import reading, show, show_comparison
+from tightset.cli.show import ONE_SPLIT, reading, show_comparison
 
 __all__ = ["training_app"]
 
 training_app = typer.Typer()
 
+_TESTED = 0.25  # of the rows, in compare
 _BASES = ("hgb", "rf", "et", "mlp", "logistic", "lightgbm")
 
 
@@ -73,6 +77,8 @@ def fit(
     rest = out.with_name(f"{out.stem}-test.csv")
     if not 0 <= test < 0.9:
         raise typer.BadParameter(f"{test:g} is not a share below 0.9, such as 0.25", param_hint="--test")
+    if rest.exists() and not test and _left_out_before(rest, out):
+        typer.echo(f"warning: {rest} was left out of the model that is replaced, and trains this one", err=True)
     if test and rest.exists() and not _left_out_before(rest, out):
         raise typer.BadParameter(
             f"{rest} exists, and is not from here; move it, or give another --out", param_hint="--test"
@@ -99,8 +105,9 @@ def fit(
             categorical=categorical or (),
             drop=drop or (),
             about={
+                "fitted by": shlex.join(["tightset", *sys.argv[1:]]),
                 "data": Path(table.name).name,
-                "sha256": _digest(table),
+                "sha256 of data": digest(table),
                 "estimator": estimator,
                 "baseline": _baseline_name(estimator),
             },
@@ -112,7 +119,6 @@ def fit(
             model.save(out)
     told = {
         "model": str(out),
-        "labels": [str(label) for label in model.classes_],
         "levels": levels,
         "columns": [column.name for column in model.encoding.columns],
         "left_out": model.encoding.left_out,
@@ -127,6 +133,9 @@ def fit(
         f"{rows['rows']:,} rows, {used} column{'s' if used > 1 else ''}, {len(model.classes_)} labels; "
         f"{rows['trained']:,} rows train, {rows['calibrated']:,} calibrate."
     )
+    counts = model.about["labels"]
+    shown = [f"{label} {n:,}" for label, n in sorted(counts.items(), key=lambda pair: -pair[1])]
+    typer.echo(f"labels: {', '.join(shown[:12])}{' ...' if len(shown) > 12 else ''}")
     for name, why in model.encoding.left_out.items():
         if name in (drop or []):
             continue
@@ -143,7 +152,7 @@ def compare(
     target: Target,
     confidence: Confidence = None,
     estimator: Estimator = "linear",
-    splits: Annotated[int, typer.Option(min=1, help="How often the rows are split anew.")] = 1,
+    splits: Annotated[int, typer.Option(min=1, help="How often the rows are split anew.")] = 5,
     search: Search = "default",
     label_conditional: Annotated[
         bool, typer.Option("--label-conditional", help="Coverage for each label, not only on average.")
@@ -161,7 +170,7 @@ def compare(
     Example: tightset compare data.csv --target species --confidence 0.9 --confidence 0.99
     """
     from tightset.comparing import compare as compared
-    from tightset.comparing import verdict
+    from tightset.comparing import over_splits, verdict
     from tightset.tables import fit_parts, prepare, split_rows
 
     levels = levels_of(confidence or [0.8, 0.9, 0.95, 0.99])
@@ -175,7 +184,7 @@ def compare(
             prepared = prepare(
                 table,
                 target,
-                lambda codes: split_rows(codes, scpo, test=0.25),  # noqa: B023
+                lambda codes: split_rows(codes, scpo, test=_TESTED),  # noqa: B023
                 categorical=categorical or (),
                 drop=drop or (),
                 progress=progress,
@@ -183,21 +192,19 @@ def compare(
         fit_parts([plain, scpo], prepared)
         rows = compared(plain, scpo, *prepared.parts[2], seed=seed)
         found.append(rows)
-        if not as_json:
-            which = f", split {split + 1} of {splits}" if splits > 1 else ""
-            n = len(prepared.parts[2][1])
-            show_comparison(f"Prediction sets of {n:,} test rows{which}", _baseline_name(estimator).split()[0], rows)
-            typer.echo(verdict(rows))
+        if sys.stderr.isatty():
+            typer.echo(f"split {split + 1} of {splits}: {verdict(rows)}", err=True)
+    n, name = len(prepared.parts[2][1]), _baseline_name(estimator).split()[0]
     if as_json:
         told = [{"split": at, **row._asdict()} for at, rows in enumerate(found) for row in rows]
         typer.echo(json.dumps(without_nan(told)))
-    elif splits > 1:
-        cells = []
-        for at, level in enumerate(levels):
-            changes = [rows[at].change for rows in found]
-            mean = sum(changes) / splits
-            cells.append((f"{level:g}", f"{mean:+.1%}", f"{min(changes):+.1%} to {max(changes):+.1%}"))
-        show(f"Change of size over {splits} splits", ("level", "mean", "from ... to"), cells)
+    elif splits == 1:
+        show_comparison(f"Prediction sets of {n:,} test rows", name, found[0])
+        typer.echo(f"{verdict(found[0])}\n{ONE_SPLIT}, and --splits 5 counts that.")
+    else:
+        rows = over_splits(found, _TESTED)
+        show_comparison(f"Prediction sets of {n:,} test rows, in the mean over {splits} splits", name, rows)
+        typer.echo(f"{verdict(rows)} The interval is of the mean, from what changes from split to split.")
 
 
 def _predictors(estimator: str, levels: list[float], search: str, how: dict[str, Any]) -> tuple[Any, Any]:
@@ -212,8 +219,9 @@ def _predictors(estimator: str, levels: list[float], search: str, how: dict[str,
         )
     on: Any = None if estimator == "linear" else "auto" if estimator == "auto" else _base(estimator)
     plain = _base("hgb") if estimator == "auto" else on
-    scpo = SCPOClassifier(levels, estimator=on, search=search, **how)
-    return scpo, ConformalClassifier(plain, confidence=levels, **how)
+    levels_or_one: Any = levels if len(levels) > 1 else levels[0]  # one level gives flat results in Python
+    scpo = SCPOClassifier(levels_or_one, estimator=on, search=search, **how)
+    return scpo, ConformalClassifier(plain, confidence=levels_or_one, **how)
 
 
 def _write_both(out: Path, rest: Path, table: Any, model: Any, chosen: Any, progress: Any) -> None:
@@ -270,8 +278,3 @@ def _base(name: str) -> Any:
         "logistic": make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)),
     }
     return bases[name]
-
-
-def _digest(table: Any) -> str:
-    with table.where.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

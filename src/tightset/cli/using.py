@@ -21,12 +21,14 @@ from tightset.cli.options import (
     Encoding,
     Lenient,
     Model,
+    check_model,
     check_out,
+    digest,
     model_of,
     table_of,
     without_nan,
 )
-from tightset.cli.show import reading, show, show_comparison
+from tightset.cli.show import ONE_SPLIT, reading, show, show_comparison
 
 __all__ = ["using_app"]
 
@@ -147,6 +149,14 @@ def evaluate(
     ]
     names: tuple[str, ...] = ("level", "coverage", "mean size", "one label", "empty", "worst label short by")
     show(f"{len(y):,} rows, {len(loaded.classes_)} labels", names, cells)
+    for row in rows:
+        worst = min(loaded.classes_.tolist(), key=lambda label: row[f"coverage_of_label_{label}"])
+        share, n = row[f"coverage_of_label_{worst}"], int((y == worst).sum())
+        if n >= 20 and share < row["confidence"] - 0.05 and not loaded.predictor.label_conditional:
+            typer.echo(
+                f"At {row['confidence']:g} the label {worst} is covered in {share:.0%} of its {n:,} rows: coverage "
+                "holds on average over all rows; fit --label-conditional makes it hold for each label."
+            )
     if by_label:
         of_labels = [
             (str(label), *(f"{row[f'coverage_of_label_{label}']:.3f}" for row in rows), f"{int((y == label).sum()):,}")
@@ -157,7 +167,7 @@ def evaluate(
     if loaded.baseline is not None and confidence is None:
         compared = compare(loaded.baseline, loaded.predictor, X, y)
         show_comparison("Beside the plain threshold, on the same rows", "baseline", compared)
-        typer.echo(verdict(compared))
+        typer.echo(f"{verdict(compared)}\n{ONE_SPLIT}: see tightset compare.")
 
 
 @using_app.command()
@@ -166,6 +176,7 @@ def explain(
     data: Data,
     row: Annotated[int, typer.Option(min=1, help="Which row, from 1, the header not counted.", show_default=False)],
     confidence: Annotated[float | None, typer.Option(help="Level; by default the model's first.")] = None,
+    lenient: Lenient = False,
     delimiter: Delimiter = None,
     encoding: Encoding = "utf-8",
     as_json: AsJson = False,
@@ -180,6 +191,7 @@ def explain(
 
     loaded, (level, *_) = model_of(model, None if confidence is None else [confidence])
     frame = _row(table_of(data, delimiter, encoding, loaded.encoding.missing), row, loaded.encoding.text)
+    loaded.encode(frame, strict=not lenient)
     found = explained(loaded, frame, level)
     names = loaded.classes_.astype(str)
     order = np.argsort(-found.p, kind="stable")
@@ -222,7 +234,12 @@ def explain(
         for one in found.influences[:8]
     ]
     columns = ("column", "value", "typical", f"p of {names[best]}", "set")
-    show("If a column had its typical value, by how much that moves p-values", columns, cells, left=[0, 1, 2, 4])
+    show(
+        "If a column had its typical value (those that move p-values most come first)",
+        columns,
+        cells,
+        left=[0, 1, 2, 4],
+    )
     typer.echo(
         "A p-value is the share of calibration rows that fit their own label no better than this row fits this one; "
         "it is not the probability of the label."
@@ -235,11 +252,9 @@ def info(model: Model, as_json: AsJson = False) -> None:
 
     Example: tightset info iris.tightset
     """
-    from tightset.packing import ModelFileError
     from tightset.storage import open_model
 
-    if not model.exists():
-        raise ModelFileError(f"there is no file {model}")
+    check_model(model)
     said = {key: value for key, value in open_model(model).about.items() if key not in ("root", "nodes")}
     if as_json:
         typer.echo(json.dumps(said))
@@ -312,7 +327,7 @@ def report(
         baseline=loaded.baseline,
         baseline_name=f"{loaded.about.get('baseline', 'the baseline')}, thresholded",
         frame=frame,
-        title=title,
+        title=title or f"{loaded.target}: prediction sets for {len(X):,} rows",
         about={
             "command": command,
             "rows": Path(table.name).name,
@@ -333,6 +348,10 @@ def _rows(model: Any, table: Any, *, lenient: bool) -> tuple[Any, Any, Any]:
     from tightset.files import TableError
 
     X, y, frames = [], [], []
+    if digest(table) == model.about.get("sha256 of data", "unknown"):
+        typer.echo(
+            "warning: these rows trained the model; all figures are too good. Take rows it has not seen", err=True
+        )
     with reading(f"reading {Path(table.name).name}", table.n_bytes) as progress:
         for frame in table.chunks(text=model.encoding.text, label=model.target, progress=progress):
             X.append(model.encode(frame, strict=not lenient))

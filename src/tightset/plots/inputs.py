@@ -37,6 +37,8 @@ def is_model(source: Any) -> bool:
     """Whether this is a predictor; it must be fitted then."""
     if not hasattr(source, "predict_set"):
         return False
+    if hasattr(source, "encoding"):
+        raise TypeError("of a table's model draw its predictor: model.predictor, with rows model.encode(frame)")
     check_is_fitted(source, "folds_")
     return True
 

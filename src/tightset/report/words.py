@@ -31,8 +31,8 @@ __all__ = [
 ]
 
 _VERDICTS = {
-    "smaller": "surely smaller",
-    "larger": "surely larger, a loss,",
+    "smaller": "smaller",
+    "larger": "larger, a loss,",
     "no clear difference": "not clearly different",
 }
 _COMPARED = (0.8, 0.9, 0.95, 0.99)  # besides the levels that were trained for
@@ -240,4 +240,4 @@ def in_short(rows: list[dict[str, Any]]) -> str:
     """The comparison in a sentence, losses included."""
     of = {verdict: [one["level"] for one in rows if one["verdict"] == verdict] for verdict in _VERDICTS}
     said = [f"{words} at {in_words(of[verdict])}" for verdict, words in _VERDICTS.items() if of[verdict]]
-    return f"The sets of the model are {'; they are '.join(said)}." if said else ""
+    return f"On these rows the sets of the model are {'; they are '.join(said)}." if said else ""
