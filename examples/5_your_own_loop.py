@@ -1,4 +1,7 @@
-"""Your own loop: a network in plain NumPy, trained by you; its scores are given, and the sets are made of them."""
+"""Your own loop: a network in plain NumPy, trained by you; its scores are given, and the sets are made of them.
+
+Of the 600 rows held aside all calibrate the first predictor, and 150 the second, whose coverage scatters twice as much.
+"""
 
 import numpy as np
 from sklearn.datasets import load_digits

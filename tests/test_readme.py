@@ -26,7 +26,7 @@ def test_the_way_from_a_file_to_a_report(tmp_path):
     assert len(commands) == 2
     for words in commands:
         subprocess.run([sys.executable, "-m", *words], check=True, capture_output=True, cwd=tmp_path)
-    assert "Prediction sets for 100 rows" in (tmp_path / "report.html").read_text()
+    assert "label: prediction sets for 100 rows" in (tmp_path / "report.html").read_text()
 
 
 def test_every_make_target_it_names_exists():
