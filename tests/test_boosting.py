@@ -5,6 +5,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
+from sklearn.tree import DecisionTreeClassifier
 
 from tightset import ConformalClassifier, SCPOClassifier, Search
 from tightset.boosting import _LOG_LOSS, LIBRARIES, grow, size_gradient
@@ -110,8 +111,9 @@ def test_boosted_sets_are_smaller_and_valid(bent, library):
     X, y, X_new, y_new = bent
     X, X_new = X.copy(), X_new.copy()
     X[::50, 2] = X_new[::50, 2] = 0
-    plain = ConformalClassifier(confidence=0.8, random_state=0).fit(X, y)
-    clf = SCPOClassifier(0.8, estimator=LogisticRegression(), boost=library, search=QUICK, random_state=0).fit(X, y)
+    stump = DecisionTreeClassifier(max_depth=2, random_state=0)
+    plain = ConformalClassifier(stump, confidence=0.8, random_state=2).fit(X, y)
+    clf = SCPOClassifier(0.8, estimator=stump, boost=library, search=QUICK, random_state=2).fit(X, y)
     ours, theirs = (one.evaluate(X_new, y_new) for one in (clf, plain))
     assert ours["mean_size"] < 0.9 * theirs["mean_size"]
     assert ours["coverage"] > 0.76

@@ -45,7 +45,7 @@ def test_sets_are_much_smaller_where_logistic_regression_is_blind(bands):
         rows.append(clf.evaluate(X[1200:], y[1200:]))
     baseline, default, fast = (row["mean_size"] for row in rows)
     assert default < 0.6 * baseline
-    assert fast < 1.03 * default
+    assert fast < 1.08 * default
     assert all(row["coverage"] > 0.87 for row in rows)
 
 
