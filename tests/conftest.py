@@ -1,12 +1,17 @@
 """Shared fixtures. The array API checks of scikit-learn skip themselves unless this variable is set before SciPy loads."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 os.environ.setdefault("SCIPY_ARRAY_API", "1")
 
 import numpy as np
 import pytest
+
+from commands import FAST, run
+from makers import table
 
 
 @pytest.fixture(scope="session")
@@ -44,3 +49,29 @@ def labelled_rows():
     X = rng.normal(size=(1400, 5))
     y = np.argmax(1.5 * X[:, :3] + rng.gumbel(size=(1400, 3)), axis=1)
     return X[:600], y[:600], X[600:], y[600:]
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory):
+    where = tmp_path_factory.mktemp("cli")
+    table(600).to_csv(where / "train.csv", index=False)
+    table(200, seed=1).to_csv(where / "test.csv", index=False)
+    subprocess.run(
+        [sys.executable, "-m", "tightset", "fit", "train.csv", "--target", "kind", *FAST, "--out", "m.tightset"],
+        cwd=where,
+        check=True,
+        capture_output=True,
+    )
+    return where
+
+
+@pytest.fixture
+def here(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "120")
+    return folder
+
+
+@pytest.fixture
+def cli(monkeypatch, capsys):
+    return lambda *words: run(monkeypatch, capsys, *map(str, words))

@@ -1,5 +1,7 @@
-"""The two estimators in quick settings, for every test that fits one."""
+"""The two estimators in quick settings, for every test that fits one; and a table."""
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from tightset import ConformalClassifier, SCPOClassifier, Search
@@ -35,3 +37,20 @@ def quick_on_top(estimator, **changes):
 
 
 both = pytest.mark.parametrize("make", [quick_scpo, quick_grid, baseline])
+
+
+def table(n=600, seed=0):
+    """Numbers, categories, gaps, a name, and a label that hangs on them."""
+    rng = np.random.default_rng(seed)
+    k = rng.integers(0, 3, n)
+    colour = np.array(["red", "green", "blue"], dtype=object)[(k + (rng.random(n) < 0.3)) % 3]
+    return pd.DataFrame(
+        {
+            "name": [f"person {at}" for at in range(n)],
+            "age": np.where(rng.random(n) < 0.1, np.nan, 40 + 8 * k + rng.normal(0, 5, n)).round(1),
+            "colour": np.where(rng.random(n) < 0.05, None, colour),
+            "member": rng.random(n) < 0.2 + 0.3 * k,
+            "town": [f"t{int(x)}" for x in rng.exponential(2, n)],
+            "kind": np.array(["x", "y", "z"])[k],
+        }
+    )

@@ -5,20 +5,8 @@ from functools import partial
 
 import pytest
 
+from commands import run
 from tightset import demo
-from tightset.cli import main
-
-
-def run(monkeypatch, capsys, *words):
-    monkeypatch.setattr(sys, "argv", ["tightset", *words])
-    code = 0
-    try:
-        main()
-    except SystemExit as stop:
-        code = stop.code
-    out, err = capsys.readouterr()
-    assert "Traceback" not in out + err
-    return code or 0, out, err
 
 
 @pytest.fixture

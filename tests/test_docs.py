@@ -29,7 +29,7 @@ import typer
 import yaml
 
 import tightset.plots
-from test_cli import run
+from commands import run
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

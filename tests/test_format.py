@@ -12,8 +12,7 @@ import pytest
 from sklearn.datasets import load_wine
 
 import tightset
-from makers import baseline, quick_scpo
-from test_tables import table
+from makers import baseline, quick_scpo, table
 from tightset import storage
 from tightset.tables import fit_table
 

@@ -35,18 +35,20 @@ def searched(X, y, levels=(0.9,), search=QUICK, **changes):
 
 def test_sets_are_much_smaller_where_logistic_regression_is_blind(bands):
     X, y = bands
-    rows = []
-    for clf in (
-        ConformalClassifier(confidence=0.9),
-        SCPOClassifier(confidence=0.9),
-        SCPOClassifier(0.9, search="fast"),
-    ):
-        clf.set_params(random_state=0).fit(X[:1200], y[:1200])
-        rows.append(clf.evaluate(X[1200:], y[1200:]))
-    baseline, default, fast = (row["mean_size"] for row in rows)
+    sizes, coverages = np.empty((2, 3)), np.empty((2, 3))
+    for seed in range(2):  # which rows calibrate moves sizes by some percent
+        predictors = (
+            ConformalClassifier(confidence=0.9),
+            SCPOClassifier(confidence=0.9),
+            SCPOClassifier(0.9, search="fast"),
+        )
+        for at, clf in enumerate(predictors):
+            row = clf.set_params(random_state=seed).fit(X[:1200], y[:1200]).evaluate(X[1200:], y[1200:])
+            sizes[seed, at], coverages[seed, at] = row["mean_size"], row["coverage"]
+    baseline, default, fast = sizes.mean(axis=0)
     assert default < 0.6 * baseline
-    assert fast < 1.08 * default
-    assert all(row["coverage"] > 0.87 for row in rows)
+    assert fast < 1.03 * default
+    assert (coverages > 0.87).all()
 
 
 def test_training_for_size_gains_without_unfolded_columns_too(bands):

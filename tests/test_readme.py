@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from makers import table
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 
@@ -18,7 +20,6 @@ def test_the_example_prints_what_is_shown(tmp_path):
 
 def test_the_way_from_a_file_to_a_report(tmp_path):
     """Its commands as they stand there, on a table of one's own."""
-    from test_tables import table
 
     table(400).rename(columns={"kind": "label"}).to_csv(tmp_path / "mine.csv", index=False)
     block = next(block for block in re.findall(r"```\n(.*?)```", README, re.DOTALL) if "tightset fit" in block)

@@ -225,12 +225,13 @@ def test_many_rows_and_many_labels_make_a_page_of_few_megabytes(tmp_path):
 
 
 def test_sparse_rows_lists_and_polars(rows, model, tmp_path):
-    polars = pytest.importorskip("polars")
+    import polars as pl
+
     X, y, X_new, y_new = rows
     expected = read(write_report(tmp_path / "page.html", model, X_new, y_new))[1]
     assert expected["columns"] == [f"column {j}" for j in range(5)]
     assert read(write_report(tmp_path / "page.html", model, X_new.tolist(), list(y_new)))[1] == expected
-    named = polars.DataFrame(X_new, schema=list("vwxyz"))
+    named = pl.DataFrame(X_new, schema=list("vwxyz"))
     assert read(write_report(tmp_path / "page.html", model, X_new, y_new, frame=named))[1]["columns"] == list("vwxyz")
     of_sparse = quick_scpo().fit(sparse.csr_array(X), y)
     data = read(write_report(tmp_path / "page.html", of_sparse, sparse.csr_array(X_new), y_new))[1]

@@ -173,26 +173,30 @@ def test_p_values_equal_those_of_crepes(by_label):
 # ---- the estimator ----------------------------------------------------------------------------------------------
 
 
+def made(n, n_train):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 4))
+    y = np.array(["a", "b", "c"])[np.argmax(X[:, :3] + rng.gumbel(size=(n, 3)), axis=1)]
+    return X[:n_train], y[:n_train], X[n_train:], y[n_train:]
+
+
 @pytest.fixture(scope="module")
 def rows():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(1500, 4))
-    y = np.argmax(X[:, :3] + rng.gumbel(size=(1500, 3)), axis=1)
-    return X[:900], np.array(["a", "b", "c"])[y[:900]], X[900:], np.array(["a", "b", "c"])[y[900:]]
+    return made(1500, 900)
 
 
 @pytest.mark.parametrize(
     "score", [*SCORES, APS(randomised=True), RAPS(randomised=True), SAPS(randomised=True), TopK(randomised=True)]
 )
-def test_every_score_covers_and_is_kept_by_levels_and_categories(rows, score):
-    X, y, X_new, y_new = rows
+def test_every_score_covers_and_is_kept_by_levels_and_categories(score):
+    X, y, X_new, y_new = made(8000, 4000)  # 1000 calibrate, 4000 test: coverage at 70 % has a deviation of 0.016
     clf = ConformalClassifier(LogisticRegression(), confidence=[0.7, 0.9], score=score, random_state=0).fit(X, y)
     low, high = clf.predict_set(X_new)
     assert (low <= high).all()
     for confidence, row in zip((0.7, 0.9), clf.evaluate(X_new, y_new), strict=True):
-        assert row["coverage"] > confidence - 0.08  # 225 rows calibrate, 600 test: a deviation of 0.036
+        assert row["coverage"] > confidence - 0.05
         if getattr(score, "randomised", False) or score in ("lac", "margin"):
-            assert row["coverage"] < confidence + 0.08
+            assert row["coverage"] < confidence + 0.05
     clf.set_params(label_conditional=True).fit(X, y, groups=X[:, 3] > 0)
     row = clf.evaluate(X_new, y_new, confidence=0.9, groups=X_new[:, 3] > 0)
     assert min(row[f"coverage_of_label_{label}"] for label in "abc") > 0.8

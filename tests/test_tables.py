@@ -9,29 +9,12 @@ import pandas as pd
 import pytest
 
 import tightset
-from makers import baseline, quick_scpo
+from makers import baseline, quick_scpo, table
 from tightset import TightsetWarning
 from tightset.encoding import MISSING, OTHER, Category, Number
 from tightset.explaining import explain
 from tightset.files import TableError, TableFile
 from tightset.tables import FrameTable, fit_table, prepare, split_rows
-
-
-def table(n=600, seed=0):
-    """Numbers, categories, gaps, a name, and a label that hangs on them."""
-    rng = np.random.default_rng(seed)
-    k = rng.integers(0, 3, n)
-    colour = np.array(["red", "green", "blue"], dtype=object)[(k + (rng.random(n) < 0.3)) % 3]
-    return pd.DataFrame(
-        {
-            "name": [f"person {at}" for at in range(n)],
-            "age": np.where(rng.random(n) < 0.1, np.nan, 40 + 8 * k + rng.normal(0, 5, n)).round(1),
-            "colour": np.where(rng.random(n) < 0.05, None, colour),
-            "member": rng.random(n) < 0.2 + 0.3 * k,
-            "town": [f"t{int(x)}" for x in rng.exponential(2, n)],
-            "kind": np.array(["x", "y", "z"])[k],
-        }
-    )
 
 
 @pytest.fixture(scope="module")
