@@ -18,10 +18,11 @@ from sklearn.svm import SVC
 from threadpoolctl import threadpool_info
 
 from makers import baseline, both, quick_grid, quick_scpo
-from tightset import SCPOClassifier, TightsetWarning
+from tightset import ConformalClassifier, SCPOClassifier, TightsetWarning
 from tightset.checking import hash_uniform
 from tightset.columns import Scaling
 from tightset.grid import training_inefficiency
+from tightset.scores import APS
 
 # ---- what reviewers found -------------------------------------------------------------------------------------------
 
@@ -67,25 +68,58 @@ def test_a_stricter_level_than_calibration_allows_is_warned_about_when_asked_for
         clf.evaluate(X, y, confidence=[0.7, 0.99])
 
 
-def test_smoothing_treats_rows_alone_as_in_a_batch_and_covers_exactly():
-    """2000 rows one by one: the deviation of the error rate around 0.25 is 0.01, given the calibration rows' own 0.02."""
+def test_smoothed_sets_are_the_p_values_above_the_error_rate():
     rng = np.random.default_rng(2)
     y = rng.integers(0, 2, 4000)
-    X = (y[:, None] + rng.integers(0, 2, (4000, 1))).astype(float) + 1e-9 * rng.standard_normal((4000, 1)).round(3)
+    X = (y[:, None] + rng.integers(0, 2, (4000, 1))).astype(float)
     clf = baseline(confidence=0.75, random_state=0).fit(X[:2000], y[:2000])
     p = clf.predict_p(X[2000:], smoothed=True)
     sets = clf.predict_set(X[2000:], smoothed=True)
     np.testing.assert_array_equal(sets, p > 0.25)
     assert (sets != clf.predict_set(X[2000:])).any()
-    assert len(np.unique(np.concatenate([clf.predict_p(row[None], smoothed=True) for row in X[2000:2200]]))) > 100
 
 
-def test_smoothed_numbers_are_uniform_and_belong_to_the_row():
+@pytest.mark.parametrize("distinct", [1, 4])
+@pytest.mark.parametrize("seed", [0, 1, 2, 3, 57])
+def test_smoothing_covers_exactly_with_a_fixed_seed_however_few_distinct_rows_there_are(distinct, seed):
+    """Equal rows get random numbers of their own: 100 calibration sets of 99 rows, 50 new rows each.
+
+    The error rate is 0.1 exactly; its deviation over the draws is sqrt((0.1 * 0.9 / 101 + 0.1 * 0.9 / 50) / 100) = 0.005.
+    """
+    rng = np.random.default_rng(1000 + seed)
+    clf = ConformalClassifier("precomputed", confidence=0.9, random_state=seed)
+    table = rng.dirichlet([1, 1], size=distinct)
+    covered = []
+    for _ in range(100):
+        at = rng.integers(distinct, size=149)
+        y = (rng.uniform(size=149) < 0.4).astype(int)
+        y[:2] = 0, 1
+        clf.fit(table[at[:99]], y[:99])
+        covered.append(clf.evaluate(table[at[99:]], y[99:], smoothed=True)["coverage"])
+    assert abs(np.mean(covered) - 0.9) < 4 * 0.005
+
+
+def test_a_randomised_score_treats_equal_rows_apart():
+    rng = np.random.default_rng(0)
+    P, y = np.tile([[0.6, 0.4]], (2000, 1)), (rng.uniform(size=2000) < 0.4).astype(int)
+    clf = ConformalClassifier("precomputed", confidence=0.7, score=APS(randomised=True), random_state=0)
+    sets = clf.fit(P[:1000], y[:1000]).predict_set(P[1000:])
+    covered = sets[np.arange(1000), y[1000:]].mean()
+    assert abs(covered - 0.7) < 4 * np.sqrt(0.21 / 1000 + 0.21 / 1000)
+    assert len(np.unique(sets, axis=0)) > 1
+    np.testing.assert_array_equal(sets, clf.predict_set(P[1000:]))
+
+
+def test_smoothed_numbers_are_uniform_and_belong_to_row_and_position():
     scores = np.random.default_rng(3).integers(0, 50, (20000, 2)).astype(float)
-    tau = hash_uniform(scores + np.arange(20000)[:, None], 5)
+    at = np.arange(20000)
+    tau = hash_uniform(scores, 5, at)
     assert stats.kstest(tau, "uniform").pvalue > 1e-6
-    np.testing.assert_array_equal(tau[7:9], hash_uniform(scores[7:9] + np.arange(7, 9)[:, None], 5))
-    assert (tau != hash_uniform(scores + np.arange(20000)[:, None], 6)).mean() > 0.99
+    np.testing.assert_array_equal(tau[7:9], hash_uniform(scores[7:9], 5, range(7, 9)))
+    assert (tau != hash_uniform(scores, 6, at)).mean() > 0.99
+    constant = hash_uniform(np.zeros((20000, 2)), 5, at)
+    assert stats.kstest(constant, "uniform").pvalue > 1e-6
+    assert len(np.unique(constant)) == 20000
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from sklearn.utils.validation import has_fit_parameter, validate_data
 
 from tightset.arrays import settle
 from tightset.progress import Progress
+from tightset.rowtypes import without_half
 
 __all__ = [
     "PRECOMPUTED",
@@ -39,6 +40,7 @@ __all__ = [
     "cross_fit",
     "fit_base",
     "known_classes",
+    "trained_classes",
     "untrained",
 ]
 
@@ -95,7 +97,7 @@ def check_any_rows(owner: Any, X: Any, *, reset: bool) -> Any:
     if sparse.issparse(X) and X.format not in {"csr", "csc"}:
         X = X.tocsr()  # others cannot be cut by rows
     validate_data(owner, X, reset=reset, skip_check_array=True)
-    return X
+    return without_half(X)
 
 
 def classes_of_columns(columns: int, names: Iterable[Any], classes: np.ndarray) -> np.ndarray:
@@ -114,11 +116,16 @@ def classes_of_columns(columns: int, names: Iterable[Any], classes: np.ndarray) 
     )
 
 
-def known_classes(model: Any, present: np.ndarray) -> np.ndarray:
-    """The classes of a model that is trained already, among them all of ``y``."""
+def trained_classes(model: Any) -> np.ndarray:
+    """The classes of a model that is trained already."""
     if not hasattr(model, "classes_"):
         raise ValueError(f"{_name(model)} must be trained already if it is to stay as it is; it has no classes_")
-    classes = np.unique(model.classes_)
+    return np.unique(model.classes_)
+
+
+def known_classes(model: Any, present: np.ndarray) -> np.ndarray:
+    """The classes of a model that is trained already, among them all of ``y``."""
+    classes = trained_classes(model)
     unknown = set(present.tolist()) - set(classes.tolist())
     if unknown:
         raise ValueError(f"y has labels that {_name(model)} was not trained on: {sorted(unknown, key=str)[:5]}")

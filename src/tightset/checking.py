@@ -27,18 +27,21 @@ __all__ = [
     "check_weight",
     "distinct_labels",
     "distinct_rows",
-    "dtypes_of",
     "generator",
     "hash_uniform",
     "label_codes",
     "nearest_level",
     "rows_to_hold",
+    "sound_rows",
     "warn",
     "warn_of_absent_labels",
     "warn_of_few_rows",
+    "warn_of_unknown_labels",
+    "warn_of_untrained_labels",
 ]
 
 _PACKAGE = str(Path(__file__).parent)
+_SMALL, _LARGE = 1e-100, 1e100  # weights
 _COUNTED = 2**12  # whole numbers below are counted where others are sorted
 
 
@@ -59,6 +62,8 @@ def check_labels(y: Any, name: str = "y") -> np.ndarray:
     if y is None:
         raise ValueError(f"{name} must be given: this estimator requires y to be passed, but the target y is None")
     y = in_memory(y)
+    if np.ma.is_masked(y):
+        raise ValueError(f"{name} is a masked array in which labels are masked: leave those rows out, or fill them")
     numpy_dtype = getattr(getattr(y, "dtype", None), "numpy_dtype", None)
     if getattr(numpy_dtype, "kind", "O") != "O" and not y.isna().any():  # pandas' nullable numbers
         y = y.to_numpy(dtype=numpy_dtype)
@@ -97,8 +102,11 @@ def _can_be_counted(labels: np.ndarray) -> bool:
     return labels.dtype.kind in "iu" and len(labels) > 0 and bool(labels.min() >= 0 and labels.max() < _COUNTED)
 
 
-def label_codes(labels: np.ndarray, classes: np.ndarray, name: str) -> np.ndarray:
-    """Labels as indices of the sorted ``classes``; one that is not among them is an error."""
+def label_codes(labels: np.ndarray, classes: np.ndarray, name: str, *, unknown: str = "raise") -> np.ndarray:
+    """Labels as indices of the sorted ``classes``; one that is not among them is an error.
+
+    With ``unknown="miss"`` it is -1, and an error only if none of the labels is known.
+    """
     codes: np.ndarray = np.zeros(len(labels), dtype=np.intp)
     known = np.zeros(len(labels), dtype=bool)
     if _can_be_counted(labels) and _can_be_counted(classes):
@@ -109,6 +117,8 @@ def label_codes(labels: np.ndarray, classes: np.ndarray, name: str) -> np.ndarra
     elif (labels.dtype.kind in "biuf") == (classes.dtype.kind in "biuf"):  # numbers do not compare with strings
         codes = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
         known = classes[codes] == labels
+    if unknown == "miss" and known.any():
+        return np.where(known, codes, -1)
     if not known.all():
         raise ValueError(
             f"{name} has labels that were not in training: {np.unique(labels[~known])[:5].tolist()}; "
@@ -140,17 +150,6 @@ def nearest_level(level: Any, trained: Sequence[Any]) -> int:
     """
     eps, known = significance(level), [significance(one) for one in trained]
     return min(range(len(known)), key=lambda i: (max(eps / known[i], known[i] / eps), known[i]))
-
-
-def dtypes_of(X: Any) -> str | list[str] | None:
-    """The type of rows as given: one of an array, or one of each column of a frame; None of lists.
-
-    >>> dtypes_of(np.zeros((2, 3)))
-    'float64'
-    """
-    if hasattr(X, "dtypes") and not hasattr(X, "dtype"):
-        return [str(dtype) for dtype in X.dtypes]
-    return str(X.dtype) if hasattr(X, "dtype") else None
 
 
 def check_columns(owner: Any, X: Any) -> None:
@@ -189,7 +188,26 @@ def check_weight(sample_weight: Any, n: int) -> np.ndarray | None:
         raise ValueError("sample_weight must be finite and not negative")
     if not weight.any():
         raise ValueError("sample_weight is zero for every row; at least one row of each of two classes must count")
+    if not _SMALL < weight.max() < _LARGE:  # sums of them would overflow or vanish; their ratios say the same
+        weight /= weight.max()
     return weight
+
+
+def sound_rows(X: Any) -> Any:
+    """Rows whose every entry can be read: nothing masked away, no sparse index outside the matrix."""
+    if isinstance(X, np.ma.MaskedArray):
+        if np.ma.is_masked(X):
+            raise ValueError(
+                f"X is a masked array with {int(np.ma.getmaskarray(X).sum()):,} masked values, which would be used as if "
+                "they were not masked: fill them, X.filled(value), with NaN if the estimator takes missing values"
+            )
+        return X.data
+    if sparse.issparse(X) and X.format in ("csr", "csc", "bsr"):
+        try:
+            X.check_format(full_check=True)
+        except ValueError as error:
+            raise ValueError(f"X is a sparse matrix that is damaged: {error}") from None
+    return X
 
 
 def check_folds(folds: Iterable[Any], n: int) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -246,9 +264,33 @@ def generator(random_state: Any) -> np.random.RandomState:
     return found
 
 
+def warn_of_unknown_labels(labels: np.ndarray, n: int, name: str) -> None:
+    """Warn of ``labels``, those of ``n`` rows that were not in training: nothing can be predicted but what was seen."""
+    distinct = np.unique(labels)
+    shown = ", ".join(map(str, distinct[:5].tolist())) + (" ..." if len(distinct) > 5 else "")
+    warn(
+        f"{len(labels):,} of {n:,} rows ({len(labels) / n:.1%}) in {name} have labels that were not in training "
+        f"({shown}): no set can hold these labels, so the rows count as missed"
+    )
+
+
+def warn_of_untrained_labels(codes: np.ndarray, trained: np.ndarray, classes: np.ndarray) -> None:
+    """Warn of calibration rows with labels that no training row has: new rows will have such labels, too."""
+    rows = np.bincount(codes[codes >= 0], minlength=len(classes))
+    new = (rows > 0) & (np.bincount(trained, minlength=len(classes)) == 0)
+    if not new.any():
+        return
+    count, shown = int(rows[new].sum()), ", ".join(map(str, classes[new][:5].tolist()))
+    warn(
+        f"{count:,} of {len(codes):,} calibration rows ({count / len(codes):.1%}) have a label that no training row "
+        f"has ({shown}{' ...' if new.sum() > 5 else ''}): expect about as many new rows with labels that were never seen, "
+        "which no set can hold and the guarantee leaves out; give more rows, or merge rare labels"
+    )
+
+
 def warn_of_absent_labels(y: np.ndarray, classes: np.ndarray) -> None:
     """Warn of classes without a calibration row."""
-    rows = np.bincount(y, minlength=len(classes))
+    rows = np.bincount(y[y >= 0], minlength=len(classes))
     absent = [str(label) for label, count in zip(classes, rows, strict=True) if not count]
     if absent:
         warn(
@@ -294,16 +336,16 @@ def distinct_rows(X: Any, y: np.ndarray, weight: np.ndarray | None) -> tuple[np.
     return first, np.bincount(code, weights=weight)
 
 
-def hash_uniform(scores: np.ndarray, seed: int) -> np.ndarray:
-    """Numbers on (0, 1) for the rows of ``scores``: fixed by the row and the seed, as good as random otherwise.
+def hash_uniform(scores: np.ndarray, seed: int, positions: Any) -> np.ndarray:
+    """Numbers on (0, 1) for the rows of ``scores``, fixed by the row, its position and the seed, else as if random.
 
-    A row is smoothed alike however it is batched, and two rows are not, which a generator started anew at each call
-    would not give. (Mixing as in splitmix64.)
+    Rows that are equal get numbers of their own, without which those of discrete columns would share their luck; and
+    pieces of a call give what the whole call gives. (Mixing as in splitmix64.)
     """
     bits = np.ascontiguousarray(scores, dtype=np.float64).view(np.uint64)
     state = np.full(len(scores), seed, dtype=np.uint64)
     with np.errstate(over="ignore"):
-        for column in bits.T:
+        for column in (np.asarray(positions, dtype=np.uint64), *bits.T):
             state = (state ^ column) + np.uint64(0x9E3779B97F4A7C15)
             state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
             state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

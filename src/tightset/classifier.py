@@ -22,7 +22,7 @@ from tightset.bases import (
     classes_of_columns,
     copy_input_tags,
     fit_base,
-    known_classes,
+    trained_classes,
     untrained,
 )
 from tightset.checking import check_labels, distinct_labels, generator, hash_uniform
@@ -165,7 +165,7 @@ class ConformalClassifier(ConformalPredictor):
         if precomputed:
             names = getattr(self, "feature_names_in_", ())
             model = Given(classes_of_columns(X.shape[-1], names, present))
-        self.classes_ = known_classes(model, present)
+        self.classes_ = trained_classes(model)
         models, rows = self._settle([model], self._calibration_rows(X, y, groups))
         self.folds_ = [Fold(models, self._calibrations(models, *rows))]
         self._warn_of_calibration(rows[1])
@@ -215,7 +215,7 @@ class ConformalClassifier(ConformalPredictor):
         chosen_on = take(X, held)
         chosen_on = chosen_on.gather() if isinstance(X, Partitions) else chosen_on
         P = self._probabilities(model, chosen_on, score)
-        u = self._uniform(P, score)
+        u = self._uniform(P, score, range(len(P)))
         by_strictness = sorted(self.levels_, key=float)
         judged = [level for level in by_strictness if calibration_rows_needed(level) <= len(held)]
         score = settled(score, P, y[held], (judged or by_strictness[:1])[-1], u)
@@ -225,9 +225,9 @@ class ConformalClassifier(ConformalPredictor):
             None if groups is None else groups[rest],
         )
 
-    def _scores(self, model: Scored, X: Any, known: dict[int, np.ndarray]) -> np.ndarray:  # noqa: ARG002
+    def _scores(self, model: Scored, X: Any, known: dict[int, np.ndarray], positions: Any) -> np.ndarray:  # noqa: ARG002
         P = self._probabilities(model.classifier, X, model.score)
-        u = self._uniform(P, model.score)
+        u = self._uniform(P, model.score, positions)
         scores = np.asarray(model.score(P) if u is None else model.score(P, u))
         if scores.shape != P.shape:
             raise ValueError(f"score must give an array of the shape that it gets, {P.shape}; it gave {scores.shape}")
@@ -244,10 +244,13 @@ class ConformalClassifier(ConformalPredictor):
             )
         return P
 
-    def _uniform(self, P: np.ndarray, score: Any) -> np.ndarray | None:
+    def _uniform(self, P: np.ndarray, score: Any, positions: Any) -> np.ndarray | None:
         if not getattr(score, "randomised", False):
             return None
-        return hash_uniform(settle(P), self._seed)
+        return hash_uniform(settle(P), self._seed, positions)
+
+    def _is_randomised(self) -> bool:
+        return bool(getattr(as_score(self._parameter), "randomised", False))
 
 
 def _fit_by_parts(

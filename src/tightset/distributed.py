@@ -16,6 +16,7 @@ from scipy import sparse
 __all__ = ["Partitions", "Source", "add_up", "as_floats", "as_they_are", "in_memory", "is_dask", "lazily"]
 
 _FAN_IN = 8  # partial sums that are added in one task
+_PARTITION_BITS = 40  # for the number of a row in its partition
 
 
 def is_dask(x: Any) -> bool:
@@ -158,18 +159,22 @@ def lazily(
     rows_axis: int,
     prepare: Callable[[Any], Any],
 ) -> Any:
-    """``function(rows, *their part of each vector)`` as a Dask array that is computed when it is asked for.
+    """``function(rows, *their part of each vector, first)`` as a Dask array that is computed when it is asked for.
 
-    ``empty`` is what it gives for no rows; with more of them that is longer along ``rows_axis``.
+    ``empty`` is what it gives for no rows; with more of them that is longer along ``rows_axis``. ``first`` is the
+    number of the first row of a partition; where nobody knows how many come before it, one that no other row has.
     """
     import dask.array as da
 
     parts = _delayed_parts(X)
     lengths: list[Any] = list(X.chunks[0]) if hasattr(X, "chunks") else [float("nan")] * len(parts)
-    own = [(None, (None,) * len(vectors))] * len(parts)
+    cut: list[tuple[Any, ...]] = [(None,) * len(vectors)] * len(parts)
     if any(vector is not None for vector in vectors):
         rows = Partitions.of(X, prepare)
-        lengths, own = rows._lengths, rows._with_vectors(vectors)
+        lengths, cut = rows._lengths, rows._cut(vectors)
+    known = not any(np.isnan(length) for length in lengths)
+    first = [0, *accumulate(lengths)] if known else [at << _PARTITION_BITS for at in range(len(parts))]
+    own = [(None, (*some, int(start))) for some, start in zip(cut, first, strict=False)]
     tasks = _calls(parts, own, prepare, function)
     before, after = empty.shape[:rows_axis], empty.shape[rows_axis + 1 :]
     arrays = [da.from_delayed(task, (*before, n, *after), meta=empty) for task, n in zip(tasks, lengths, strict=True)]

@@ -14,11 +14,13 @@ Ranks are integers: ``y`` is kept iff ``#{alpha_j <= A} >= floor(eps (n + 1))``,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from fractions import Fraction
 from math import ceil, floor
-from typing import Any, NamedTuple, Self
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -85,6 +87,9 @@ class Counts(NamedTuple):
 class Calibration:
     """Calibration scores of the own labels by category, sorted when all of them are needed for the first time.
 
+    ``slacks`` has, for types of rows that are coarser than those of calibration, within which distance scores count
+    as equal (see `rowtypes`); `widened` counts so.
+
     >>> scores, y = np.array([[3.0, 1.0], [2.0, 5.0], [4.0, 0.0]]), np.array([0, 1, 0])
     >>> icp = Calibration.of(scores, y)
     >>> icp.p_values(np.array([[4.0, 1.0]]))
@@ -92,6 +97,9 @@ class Calibration:
     >>> icp.sets(np.array([[4.0, 1.0]]), confidence=0.75)
     array([[ True, False]])
     """
+
+    slacks: Mapping[str, float] = MappingProxyType({})
+    _slack = 0.0
 
     def __init__(self, alphas: dict[tuple[Any, int], np.ndarray], *, by_label: bool, by_group: bool) -> None:
         self.alphas = alphas
@@ -151,7 +159,16 @@ class Calibration:
         """What sets of these levels need: their thresholds, and none of the scores."""
         self.find_thresholds(confidences)
         result = type(self)({}, by_label=self.by_label, by_group=self.by_group)
-        result._rows, result._thresholds = self._rows, dict(self._thresholds)
+        result._rows, result._thresholds, result.slacks = self._rows, dict(self._thresholds), self.slacks
+        return result
+
+    def widened(self, coarse: str | None) -> Self:
+        """The same for rows of a coarser type: a score ties with all calibration scores within the slack of it."""
+        slack = self.slacks.get(coarse, 0.0) if coarse else 0.0
+        if not slack:
+            return self
+        result = copy(self)
+        result._slack = slack
         return result
 
     def _categories(self, C: int, groups: np.ndarray | None) -> Iterator[tuple[Any, slice, tuple[Any, int]]]:
@@ -164,12 +181,20 @@ class Calibration:
 
     def sets(self, scores: np.ndarray, confidence: Any, *, groups: np.ndarray | None = None) -> np.ndarray:
         """Prediction sets ``(n, C)`` of bool by one comparison a score, equal to ``p > eps`` in exact arithmetic."""
+        high, _ = self._within_slack(scores)
         if not (self.by_label or self.by_group):
-            return scores >= self._threshold((None, -1), confidence)
+            return high >= self._threshold((None, -1), confidence)
         kept = np.empty(scores.shape, dtype=bool)
         for members, columns, category in self._categories(scores.shape[1], groups):
-            kept[members, columns] = scores[members, columns] >= self._threshold(category, confidence)
+            kept[members, columns] = high[members, columns] >= self._threshold(category, confidence)
         return kept
+
+    def _within_slack(self, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The highest and the lowest score that count as equal to each."""
+        if not self._slack:
+            return scores, scores
+        exact = scores.astype(np.float64)
+        return exact + self._slack, exact - self._slack
 
     def counts(self, scores: np.ndarray, *, groups: np.ndarray | None = None, ties: bool = True) -> Counts:
         """Where the scores stand among the calibration scores, which must be sorted, by binary search.
@@ -180,12 +205,13 @@ class Calibration:
         at_most = np.empty((rows, C), dtype=np.int64)
         below = np.empty_like(at_most) if ties else at_most
         n = np.empty((rows if self.by_group else 1, C if self.by_label else 1), dtype=np.int64)
+        high, low = self._within_slack(scores)
         for members, columns, category in self._categories(C, groups):
             alphas = self.alphas.get(category, scores[:0, 0])
             n[members, columns] = len(alphas)
-            at_most[members, columns], below_too = _ranks(alphas, scores[members, columns], ties=ties)
-            if below_too is not None:
-                below[members, columns] = below_too
+            at_most[members, columns] = _ranks(alphas, high[members, columns], side="right")
+            if ties:
+                below[members, columns] = _ranks(alphas, low[members, columns], side="left")
         return Counts(below, at_most, n)
 
     def p_values(
@@ -300,28 +326,22 @@ def _count_in_chunks(
             pass
 
 
-def _ranks(alphas: np.ndarray, scores: np.ndarray, *, ties: bool) -> tuple[np.ndarray, np.ndarray | None]:
-    """How many sorted ``alphas`` are at most each score, and where ``ties`` matter how many are below it.
+def _ranks(alphas: np.ndarray, scores: np.ndarray, *, side: Literal["left", "right"]) -> np.ndarray:
+    """How many sorted ``alphas`` are at most each score, or below it (``side="left"``).
 
     Among more than fit in cache scores are looked up in their own order, so that neighbours read the same memory:
     for hundreds of thousands that is twice as fast, the sorting of the scores included.
 
-    >>> _ranks(np.array([1.0, 2.0, 2.0]), np.array([[2.0, 0.0]]), ties=True)
+    >>> alphas, scores = np.array([1.0, 2.0, 2.0]), np.array([[2.0, 0.0]])
+    >>> _ranks(alphas, scores, side="right"), _ranks(alphas, scores, side="left")
     (array([[3, 0]]), array([[1, 0]]))
     """
     if len(alphas) <= _IN_CACHE:
-        at_most = np.searchsorted(alphas, scores, side="right")
-        return at_most, np.searchsorted(alphas, scores, side="left") if ties else None
+        return np.asarray(np.searchsorted(alphas, scores, side=side))
     order = np.argsort(scores, axis=None)
-    ordered = scores.ravel()[order]
-
-    def in_place(found: np.ndarray) -> np.ndarray:
-        result = np.empty_like(found)
-        result[order] = found
-        return result.reshape(scores.shape)
-
-    at_most = in_place(np.searchsorted(alphas, ordered, side="right"))
-    return at_most, in_place(np.searchsorted(alphas, ordered, side="left")) if ties else None
+    result = np.empty(scores.size, dtype=np.intp)
+    result[order] = np.searchsorted(alphas, scores.ravel()[order], side=side)
+    return result.reshape(scores.shape)
 
 
 def threshold(alphas: np.ndarray, confidence: Any, weight: np.ndarray | None = None) -> float:

@@ -40,7 +40,8 @@ def evaluate(
     """One row: coverage and mean ``f(size)``, the distribution of sizes, coverage by label and by size.
 
     ``worst_label_gap`` is how far the label covered least falls short of the confidence. With p-values the
-    criteria of Vovk et al. (2016) follow.
+    criteria of Vovk et al. (2016) follow. A label below 0 is one that no set can hold: the row is missed, and
+    ``unknown_label`` is the share of such rows.
 
     >>> sets = np.array([[True, True], [False, True]])
     >>> row = evaluate(sets, np.array([0, 0]), confidence=0.9)
@@ -50,7 +51,7 @@ def evaluate(
     n, C = sets.shape
     names = range(C) if labels is None else labels
     size = sets.sum(axis=1)
-    covered = sets[np.arange(n), y]
+    covered = sets[np.arange(n), y] & (y >= 0)
     row: Row = {
         "confidence": float(confidence),
         "n": n,
@@ -61,7 +62,9 @@ def evaluate(
         "singleton": float((size == 1).mean()),
     }
     by_label = {name: covered[y == c].mean() for c, name in enumerate(names) if (y == c).any()}
-    row["worst_label_gap"] = float(confidence - min(by_label.values()))
+    row["worst_label_gap"] = float(confidence - min(by_label.values(), default=np.nan))
+    if (y < 0).any():
+        row["unknown_label"] = float((y < 0).mean())
     if p is not None:
         row |= vovk_criteria(sets, p, y)
     share = np.bincount(size, minlength=C + 1) / n
@@ -89,9 +92,10 @@ def vovk_criteria(sets: np.ndarray, p: np.ndarray, y: np.ndarray) -> Row:
     size = sets.sum(axis=1)
     total = p.sum(axis=1)
     largest = p.max(axis=1)
-    true = p[np.arange(n), y]
+    known = y >= 0
+    true = np.where(known, p[np.arange(n), y], 0.0)
     false_p = np.where(np.arange(C) == y[:, None], -np.inf, p)
-    false_in_set = size - sets[np.arange(n), y]
+    false_in_set = size - (sets[np.arange(n), y] & known)
     return {
         "S": float(total.mean()),
         "N": float(size.mean()),

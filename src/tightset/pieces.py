@@ -3,6 +3,11 @@
 A piece has a million scores or so: of arrays that stay in cache, and of rows enough that calls of a classifier, which
 may be slow to start, are few. Scores of a row do not depend on the piece that it is in. What is a function of a
 predictor here runs as well where a partition of the rows lies.
+
+Conventions
+-----------
+positions : whole numbers ``(n,)``, an array or a range, that tell rows apart which are equal; random numbers of
+smoothing and of randomised scores hang on them. New rows are counted from 0, calibration rows from `CALIBRATED`.
 """
 
 from __future__ import annotations
@@ -21,6 +26,7 @@ from tightset.distributed import Partitions
 from tightset.icp import Calibration
 
 __all__ = [
+    "CALIBRATED",
     "Asked",
     "ScoredRows",
     "joined",
@@ -36,6 +42,7 @@ __all__ = [
     "whole",
 ]
 
+CALIBRATED = 2**62  # the position of the first calibration row
 _SCORES = 2**20  # worked on at once
 _ROWS = 2**13, 2**16  # at least and at most
 
@@ -65,10 +72,15 @@ class ScoredRows:
     """A piece of new rows with its settled scores, an array and a calibration for every fold, and what follows."""
 
     def __init__(
-        self, folds: list[Calibration], scores: list[np.ndarray], groups: np.ndarray | None, seed: int | None
+        self,
+        folds: list[Calibration],
+        scores: list[np.ndarray],
+        groups: np.ndarray | None,
+        seed: int | None,
+        positions: Any,
     ) -> None:
         self._scored = folds, scores
-        smoothing = None if seed is None else hash_uniform(scores[0], seed)
+        smoothing = None if seed is None else hash_uniform(scores[0], seed, positions)
         self._how: dict[str, Any] = {"groups": groups, "smoothing": smoothing}
 
     @cached_property
@@ -101,10 +113,12 @@ def whole(n: int, parts: Iterable[tuple[slice, list[np.ndarray]]]) -> np.ndarray
     return np.asarray(result)
 
 
-def scores_from(predictor: Any, model: Any, X: Any, known: dict[int, np.ndarray], start: int) -> np.ndarray:
+def scores_from(
+    predictor: Any, model: Any, X: Any, known: dict[int, np.ndarray], start: int, positions: Any
+) -> np.ndarray:
     """Scores ``(rows, C)`` of a piece of the rows, that from row ``start`` on."""
     try:
-        scores: np.ndarray = predictor._scores(model, X, known)
+        scores: np.ndarray = predictor._scores(model, X, known, positions)
     except ValueError as error:
         if start:
             error.add_note(f"(Rows are scored in pieces; here row 0 is row {start} of X.)")
@@ -112,76 +126,95 @@ def scores_from(predictor: Any, model: Any, X: Any, known: dict[int, np.ndarray]
     return scores
 
 
-def own_scores(predictor: Any, models: list[Any], X: Any, y: np.ndarray) -> list[np.ndarray]:
-    """Settled scores ``(n,)`` of the own labels, by each model."""
+def own_scores(predictor: Any, models: list[Any], X: Any, y: np.ndarray, positions: Any = None) -> list[np.ndarray]:
+    """Settled scores ``(n,)`` of the own labels of calibration rows, by each model.
+
+    A row whose label the models do not know (a code below 0) conforms less than any.
+    """
+    positions = range(CALIBRATED, CALIBRATED + len(y)) if positions is None else positions
     own: list[list[np.ndarray]] = [[] for _ in models]
     for rows, some in pieces(X, len(predictor.classes_)):
+        some = predictor._in_trained_types(some)  # noqa: PLW2901
         known: dict[int, np.ndarray] = {}
         for model, parts in zip(models, own, strict=True):
-            scores = scores_from(predictor, model, some, known, rows.start)
-            parts.append(settle(scores[np.arange(len(scores)), y[rows]]))
+            scores = scores_from(predictor, model, some, known, rows.start, positions[rows])
+            one = settle(scores[np.arange(len(scores)), y[rows]])
+            one[y[rows] < 0] = -np.inf
+            parts.append(one)
     return [np.concatenate(parts) for parts in own]
 
 
 class Asked(NamedTuple):
-    """A level, which of the trained measures serves it, and the seed of its smoothing, if it is smoothed."""
+    """A level, which of the trained measures serves it, and the seed of its smoothing, if it is smoothed.
+
+    ``coarse`` is the type of the rows, if it is coarser than that of the calibration rows.
+    """
 
     level: Any
     model: int
     seed: int | None = None
+    coarse: str | None = None
 
 
 def scored(
-    predictor: Any, asked: Sequence[Asked], X: Any, groups: np.ndarray | None
+    predictor: Any, asked: Sequence[Asked], X: Any, groups: np.ndarray | None, positions: Any = None
 ) -> Iterator[tuple[slice, list[ScoredRows]]]:
     """The rows a piece at a time, scored for each level; levels with a measure in common share what is the same."""
     folds = predictor.folds_
+    positions = range(X.shape[0]) if positions is None else positions
     for rows, some in pieces(X, len(predictor.classes_)):
+        some = predictor._in_trained_types(some)  # noqa: PLW2901
         some_groups = None if groups is None else groups[rows]
         shared: list[dict[int, np.ndarray]] = [{} for _ in folds]
         scores = {
             at: [
-                settle(scores_from(predictor, fold.models[at], some, known, rows.start))
+                settle(scores_from(predictor, fold.models[at], some, known, rows.start, positions[rows]))
                 for fold, known in zip(folds, shared, strict=True)
             ]
             for at in dict.fromkeys(one.model for one in asked)
         }
-        found = {
-            (at, seed): ScoredRows([fold.calibrations[at] for fold in folds], scores[at], some_groups, seed)
-            for _, at, seed in asked
-        }
-        yield rows, [found[at, seed] for _, at, seed in asked]
+        found = {}
+        for _, at, seed, coarse in asked:
+            calibrations = [fold.calibrations[at].widened(coarse) for fold in folds]
+            found[at, seed] = ScoredRows(calibrations, scores[at], some_groups, seed, positions[rows])
+        yield rows, [found[one.model, one.seed] for one in asked]
 
 
-def sets(predictor: Any, asked: Sequence[Asked], X: Any, groups: np.ndarray | None) -> np.ndarray:
+def sets(
+    predictor: Any, asked: Sequence[Asked], X: Any, groups: np.ndarray | None, positions: Any = None
+) -> np.ndarray:
     """Sets ``(levels, n, C)``."""
     how = {"allow_empty": predictor.allow_empty}
-    parts = scored(predictor, asked, X, groups)
+    parts = scored(predictor, asked, X, groups, positions)
     made = (
         (rows, [piece.sets(one.level, **how) for one, piece in zip(asked, found, strict=True)]) for rows, found in parts
     )
     return whole(X.shape[0], made)
 
 
-def p_values(predictor: Any, asked: Sequence[Asked], X: Any, groups: np.ndarray | None) -> np.ndarray:
+def p_values(
+    predictor: Any, asked: Sequence[Asked], X: Any, groups: np.ndarray | None, positions: Any = None
+) -> np.ndarray:
     """p-values ``(levels, n, C)``."""
-    parts = scored(predictor, asked, X, groups)
+    parts = scored(predictor, asked, X, groups, positions)
     return whole(X.shape[0], ((rows, [piece.p for piece in found]) for rows, found in parts))
 
 
-def labels(predictor: Any, asked: Sequence[Asked], X: Any, groups: None = None) -> np.ndarray:
+def labels(
+    predictor: Any, asked: Sequence[Asked], X: Any, groups: np.ndarray | None = None, positions: Any = None
+) -> np.ndarray:
     """The most conforming labels ``(1, n)``, by the measure of the one level that is asked for."""
-    parts = [piece.most_conforming() for _, [piece] in scored(predictor, asked, X, groups)]
+    parts = [piece.most_conforming() for _, [piece] in scored(predictor, asked, X, groups, positions)]
     best: np.ndarray = predictor.classes_[np.concatenate(parts)]
     return best[None]
 
 
 def sets_and_p(
-    predictor: Any, asked: Sequence[Asked], X: Any, groups: np.ndarray | None
+    predictor: Any, asked: Sequence[Asked], X: Any, groups: np.ndarray | None, positions: Any = None
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Sets and p-values ``(n, C)`` for each level."""
     found: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in asked]
-    for _, of_piece in scored(predictor, asked, X, groups):
+    for _, of_piece in scored(predictor, asked, X, groups, positions):
         for parts, one, piece in zip(found, asked, of_piece, strict=True):
             parts.append((piece.sets(one.level, allow_empty=predictor.allow_empty), piece.p))
     return [joined(parts) for parts in found]
@@ -199,9 +232,11 @@ def of_partition(
     empty: np.ndarray,
     X: Any,
     groups: np.ndarray | None,
+    first: int,
 ) -> np.ndarray:
     """`sets`, `p_values` or `labels` of a partition, without the axis of levels if ``empty`` has none."""
     if X.shape[0] == 0:
         return empty
-    found = np.asarray(function(predictor, asked, X, groups), dtype=empty.dtype)
+    positions = range(first, first + X.shape[0])
+    found = np.asarray(function(predictor, asked, X, groups, positions), dtype=empty.dtype)
     return found if found.ndim == empty.ndim else found[0]

@@ -18,17 +18,19 @@ from tightset.checking import (
     check_groups,
     check_labels,
     check_levels,
-    dtypes_of,
     generator,
     label_codes,
     nearest_level,
+    sound_rows,
     warn,
     warn_of_few_rows,
+    warn_of_unknown_labels,
 )
 from tightset.distributed import Partitions, as_they_are, is_dask, lazily
 from tightset.icp import Calibration, significance
 from tightset.inefficiency import as_inefficiency
 from tightset.pieces import Asked
+from tightset.rowtypes import Types, coarser_than, conform, dtypes_of
 
 __all__ = ["Fold", "Predicting"]
 
@@ -53,6 +55,11 @@ class Predicting(ABC):
     classes_: np.ndarray
     folds_: list[Fold]
     trains_for_level = True
+    # Types of rows: as they were given to `fit`, as they were trained on, and as they were given to calibrate on.
+    # (Model files of the first version know the first only.)
+    _dtypes: Types = None
+    _trained_types: Types = None
+    _calibrated_types: Types = None
 
     @abstractmethod
     def _check_rows(self, X: Any, *, reset: bool) -> Any:
@@ -63,8 +70,11 @@ class Predicting(ABC):
         return as_they_are
 
     @abstractmethod
-    def _scores(self, model: Any, X: Any, known: dict[int, np.ndarray]) -> np.ndarray:
-        """Conformity scores ``(n, C)``, none NaN. Models of other levels get the same ``known``, for what is shared."""
+    def _scores(self, model: Any, X: Any, known: dict[int, np.ndarray], positions: Any) -> np.ndarray:
+        """Conformity scores ``(n, C)``, none NaN. Models of other levels get the same ``known``, for what is shared.
+
+        ``positions (n,)`` tell rows apart that are equal, for scores that are randomised.
+        """
 
     def predict_set(
         self,
@@ -85,7 +95,9 @@ class Predicting(ABC):
             ``(levels, n, n_classes)``.
         groups : the group of each row, if the predictor was calibrated group by group.
         smoothed : break ties at random, for an error rate of ``1 - confidence`` and not just at most that. With an
-            integer ``random_state`` a row is treated alike at every call.
+            integer ``random_state`` a call repeats itself: the same row at the same place of ``X`` gets the same random
+            number. Whoever predicts a single row per call should leave ``random_state`` None, or give a
+            ``RandomState``, lest equal rows always share their number.
         as_labels : lists of arrays of labels in place of the bool array.
         as_frame : a data frame with the index of ``X`` and a column for each label: polars if ``X`` is polars, else
             pandas. With several levels ``frame[level]`` is that of a level: pandas has columns (confidence, label), and
@@ -104,7 +116,7 @@ class Predicting(ABC):
         levels, single = self._levels(confidence)
         rows, groups = self._check_new_rows(X, groups)
         self._warn_if_stricter(levels)
-        sets = pieces.sets(self, self._asked(levels, smoothed), rows, groups)
+        sets = pieces.sets(self, self._asked(levels, smoothed, X), rows, groups)
         if as_frame:
             return notebook.as_frame(sets, X, self.classes_, levels, single=single, as_labels=as_labels)
         if as_labels:
@@ -126,7 +138,7 @@ class Predicting(ABC):
             return self._lazily(pieces.p_values, X, confidence, groups, smoothed, dtype=np.float64)
         levels, single = self._levels(confidence)
         rows, groups = self._check_new_rows(X, groups)
-        found = pieces.p_values(self, self._asked(levels, smoothed), rows, groups)
+        found = pieces.p_values(self, self._asked(levels, smoothed, X), rows, groups)
         if as_frame:
             return notebook.as_frame(found, X, self.classes_, levels, single=single)
         return found[0] if single else found
@@ -140,30 +152,33 @@ class Predicting(ABC):
         return pieces.labels(self, self._asked(self._levels(None)[0][:1]), X)[0]
 
     def evaluate(self, X: Any, y: Any, *, confidence: Any = None, groups: Any = None, smoothed: bool = False) -> Any:
-        """One flat row (a dict) of what `tightset.metrics.evaluate` measures; a list of rows for several levels."""
+        """One flat row (a dict) of what `tightset.metrics.evaluate` measures; a list of rows for several levels.
+
+        A row whose label was not in training counts as missed, for no set can hold that label; a warning says how many
+        there are.
+        """
         levels, single = self._levels(confidence)
-        X, groups = self._check_new_rows(X, groups)
+        rows, groups = self._check_new_rows(X, groups)
         self._warn_if_stricter(levels)
-        y = self._encode(X, y, "y")
-        asked = self._asked(levels, smoothed)
-        if isinstance(X, Partitions):
-            parts = X.map(partial(pieces.sets_and_p, self._as_it_is(), asked), groups)
+        codes = self._encode(rows, y, "y", unknown="miss")
+        asked = self._asked(levels, smoothed, X)
+        if isinstance(rows, Partitions):
+            parts = rows.map(partial(pieces.sets_and_p, self._as_it_is(), asked), groups, range(rows.shape[0]))
             found = [pieces.joined(of_level) for of_level in zip(*parts, strict=True)]
         else:
-            found = pieces.sets_and_p(self, asked, X, groups)
-        rows = []
-        for level, (sets, p) in zip(levels, found, strict=True):
-            rows.append(
-                metrics.evaluate(
-                    sets,
-                    y,
-                    confidence=float(1 - significance(level)),
-                    p=p,
-                    f=as_inefficiency(self.inefficiency),
-                    labels=self.classes_.tolist(),
-                )
+            found = pieces.sets_and_p(self, asked, rows, groups)
+        measured = [
+            metrics.evaluate(
+                sets,
+                codes,
+                confidence=float(1 - significance(level)),
+                p=p,
+                f=as_inefficiency(self.inefficiency),
+                labels=self.classes_.tolist(),
             )
-        return rows[0] if single else rows
+            for level, (sets, p) in zip(levels, found, strict=True)
+        ]
+        return measured[0] if single else measured
 
     def _lazily(
         self, function: Any, X: Any, confidence: Any, groups: Any = None, smoothed: bool = False, *, dtype: Any
@@ -183,7 +198,7 @@ class Predicting(ABC):
         empty = np.empty(shape, dtype=dtype)
         only_sets = function is pieces.sets and not smoothed and len(self.folds_) == 1
         then = self._as_it_is(levels if only_sets else None)
-        ask = partial(pieces.of_partition, function, then, self._asked(levels, smoothed), empty)
+        ask = partial(pieces.of_partition, function, then, self._asked(levels, smoothed, X), empty)
         return lazily(ask, X, [groups], empty, shape.index(0), self._prepare())
 
     def _as_it_is(self, for_sets: Sequence[Any] | None = None) -> Any:
@@ -198,12 +213,21 @@ class Predicting(ABC):
             result.folds_ = [result.folds_[0]._replace(calibrations=slim)]
         return result
 
-    def _asked(self, levels: Sequence[Any], smoothed: bool = False) -> list[Asked]:
-        """The levels with their measures and, if sets are smoothed, seeds. Warns where no measure was trained."""
-        return [
-            Asked(level, self._model_for(level), generator(self.random_state).randint(2**31) if smoothed else None)
-            for level in levels
-        ]
+    def _asked(self, levels: Sequence[Any], smoothed: bool = False, of: Any = None) -> list[Asked]:
+        """The levels with their measures and, if sets are smoothed, seeds. Warns where no measure was trained.
+
+        ``of`` are the rows as they were given, of which only the type is looked at.
+        """
+        coarse = None if of is None else coarser_than(dtypes_of(of), self._calibrated_types)
+
+        def seed() -> int | None:
+            return generator(self.random_state).randint(2**31) if smoothed else None
+
+        return [Asked(level, self._model_for(level), seed(), coarse) for level in levels]
+
+    def _in_trained_types(self, X: Any) -> Any:
+        """Rows that were checked, in the types in which they are computed; see `rowtypes`."""
+        return conform(X, self._trained_types, self._calibrated_types)
 
     def _model_for(self, level: Any) -> int:
         """Which of the trained measures serves a level: its own, or the one trained nearest to it."""
@@ -239,21 +263,27 @@ class Predicting(ABC):
         """Rows that were checked; of a Dask collection the first few are, and the others where they lie."""
         if isinstance(X, Partitions):
             return X
+        given = dtypes_of(X)
+        if is_dask(X):
+            rows = Partitions.of(X, self._prepare())
+            first = self._check_rows(rows.first_rows(), reset=reset)
+            if reset:  # training passes over the rows many times; others see them once, and say then what is wrong
+                rows.check()
+        else:
+            rows = first = self._check_rows(sound_rows(X), reset=reset)
         if reset:
-            self._dtypes = dtypes_of(X)
-        if not is_dask(X):
-            return self._check_rows(X, reset=reset)
-        rows = Partitions.of(X, self._prepare())
-        self._check_rows(rows.first_rows(), reset=reset)
-        if reset:  # training passes over the rows many times; anything else sees them once, and says then what is wrong
-            rows.check()
+            self._dtypes = self._calibrated_types = given
+            self._trained_types = dtypes_of(first)
         return rows
 
-    def _encode(self, X: Any, y: Any, name: str) -> np.ndarray:
-        """Labels as indices of ``classes_``."""
+    def _encode(self, X: Any, y: Any, name: str, *, unknown: str = "raise") -> np.ndarray:
+        """Labels as indices of ``classes_``; -1 for one that is not among them if ``unknown`` is not to raise."""
         labels = check_labels(y, name)
         check_consistent_length(X, labels)
-        return label_codes(labels, self.classes_, name)
+        codes = label_codes(labels, self.classes_, name, unknown=unknown)
+        if (codes < 0).any():
+            warn_of_unknown_labels(labels[codes < 0], len(labels), name)
+        return codes
 
     def _check_new_rows(self, X: Any, groups: Any, *, need_groups: bool = True) -> tuple[Any, np.ndarray | None]:
         check_is_fitted(self, "folds_")

@@ -6,7 +6,8 @@ A subclass says how scores are trained (`_train`) and computed (`_scores`); the 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from copy import copy
 from functools import partial
 from typing import Any
@@ -28,6 +29,7 @@ from tightset.checking import (
     label_codes,
     rows_to_hold,
     warn_of_absent_labels,
+    warn_of_untrained_labels,
 )
 from tightset.choice import calibration_split
 from tightset.distributed import Partitions
@@ -35,11 +37,13 @@ from tightset.icp import Calibration
 from tightset.inefficiency import as_inefficiency
 from tightset.pieces import take
 from tightset.predicting import Fold, Predicting
+from tightset.rowtypes import COARSE, coarser_than, dtypes_of, rounded, slack_of
 from tightset.storage import describe, save_model
 
 __all__ = ["CalibrationRows", "ConformalPredictor"]
 
 
+_ROWS_FOR_SLACK = 1000
 CalibrationRows = tuple[Any, np.ndarray, np.ndarray | None]  # rows, labels, groups
 
 
@@ -95,13 +99,18 @@ class ConformalPredictor(Predicting, ClassifierMixin, BaseEstimator):
             need ``groups`` too.
         groups_cal : the groups of ``X_cal``.
         """
+        with self._whole_or_not_at_all():
+            self._fit(X, y, sample_weight, X_cal, y_cal, groups, groups_cal)
+        return self
+
+    @contextmanager
+    def _whole_or_not_at_all(self) -> Iterator[None]:
         before = dict(vars(self))
         try:
-            self._fit(X, y, sample_weight, X_cal, y_cal, groups, groups_cal)
+            yield
         except BaseException:
             self.__dict__ = before  # an earlier fit stays as it was
             raise
-        return self
 
     def _fit(
         self,
@@ -145,6 +154,7 @@ class ConformalPredictor(Predicting, ClassifierMixin, BaseEstimator):
             rows = self._calibration_rows(X_cal, y_cal, groups_cal, "_cal")
             parts = [(np.flatnonzero(used), rows)]
         folds, calibrated = [], []
+        trained = np.unique(np.concatenate([codes[train] for train, _ in parts]))
         for train, held in parts:
             if len(distinct_labels(codes[train])) < 2:
                 raise ValueError(
@@ -158,6 +168,7 @@ class ConformalPredictor(Predicting, ClassifierMixin, BaseEstimator):
             calibrated.append(rows[1])
         self.folds_ = folds
         self._warn_of_calibration(np.concatenate(calibrated))
+        warn_of_untrained_labels(np.concatenate(calibrated), trained, self.classes_)
 
     def calibrate(self, X: Any, y: Any, *, groups: Any = None) -> Any:
         """Calibrate anew on these rows, without training again; they must not have been trained on."""
@@ -166,30 +177,54 @@ class ConformalPredictor(Predicting, ClassifierMixin, BaseEstimator):
             raise ValueError(
                 "calibrate needs a single trained model, but cv trained one for each fold; fit with cv=None"
             )
-        rows = self._calibration_rows(X, y, groups)
-        fold = self.folds_[0]
-        self.folds_ = [fold._replace(calibrations=self._calibrations(fold.models, *rows))]
-        self._warn_of_calibration(rows[1])
+        with self._whole_or_not_at_all():
+            rows = self._calibration_rows(X, y, groups)
+            fold = self.folds_[0]
+            self.folds_ = [fold._replace(calibrations=self._calibrations(fold.models, *rows))]
+            self._warn_of_calibration(rows[1])
         return self
 
     def _calibrations(self, models: list[Any], X: Any, y: np.ndarray, groups: np.ndarray | None) -> list[Calibration]:
         if isinstance(X, Partitions):
             bare = copy(self)
             bare.folds_ = []
-            of_parts = X.map(partial(pieces.own_scores, bare, models), y)
+            positions = range(pieces.CALIBRATED, pieces.CALIBRATED + len(y))
+            of_parts = X.map(partial(pieces.own_scores, bare, models), y, positions)
             own = [np.concatenate(parts) for parts in zip(*of_parts, strict=True)]
         else:
             own = pieces.own_scores(self, models, X, y)
         how: dict[str, Any] = {"by_label": self.label_conditional, "groups": groups}
         found = [Calibration.of_own(one, y, len(self.classes_), **how) for one in own]
-        if self.cv is None:  # several folds have no threshold in common
-            for calibration in found:
+        for calibration, slacks in zip(found, self._slacks(models, X, y, own), strict=True):
+            calibration.slacks = slacks
+            if self.cv is None:  # several folds have no threshold in common
                 calibration.find_thresholds(self.levels_)
         return found
 
+    def _slacks(self, models: list[Any], X: Any, y: np.ndarray, own: Sequence[np.ndarray]) -> list[dict[str, float]]:
+        """For each model and each coarser type that new rows may come in, how far apart scores still tie."""
+        found: list[dict[str, float]] = [{} for _ in models]
+        if self._is_randomised():  # nothing ties
+            return found
+        some = np.arange(min(len(y), _ROWS_FOR_SLACK))
+        rows = take(X, some)
+        rows = rows.gather() if isinstance(rows, Partitions) else rows
+        for coarse in COARSE:
+            if coarser_than(coarse, self._calibrated_types) is None or (rough := rounded(rows, coarse)) is None:
+                continue
+            moved = pieces.own_scores(self, models, rough, y[some])
+            for slacks, before, after in zip(found, own, moved, strict=True):
+                slacks[coarse] = slack_of(before[some], after)
+        return found
+
+    def _is_randomised(self) -> bool:
+        """Whether scores hang on random numbers."""
+        return False
+
     def _calibration_rows(self, X: Any, y: Any, groups: Any, suffix: str = "") -> CalibrationRows:
+        self._calibrated_types = dtypes_of(X)
         X = self._rows(X, reset=False)
-        y = self._encode(X, y, f"y{suffix}")
+        y = self._encode(X, y, f"y{suffix}", unknown="miss")
         return X, y, check_groups(groups, len(y), f"groups{suffix}")
 
     def _splits(

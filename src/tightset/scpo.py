@@ -430,7 +430,13 @@ class SCPOClassifier(ConformalPredictor):
             )
         return [LinearModel(columns, found.theta.astype(X.dtype)) for found in searches], searches
 
-    def _scores(self, model: Ensemble | LinearModel | Stacked, X: Any, known: dict[int, np.ndarray]) -> np.ndarray:
+    def _scores(
+        self,
+        model: Ensemble | LinearModel | Stacked,
+        X: Any,
+        known: dict[int, np.ndarray],
+        positions: Any,  # noqa: ARG002
+    ) -> np.ndarray:
         return model.scores(X, known) if isinstance(model, Stacked) else model.scores(X)
 
 

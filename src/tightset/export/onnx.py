@@ -25,6 +25,7 @@ from tightset.export.models import add_scores
 from tightset.export.tables import add_encoding, inputs_of, said_of
 from tightset.icp import rank, significance
 from tightset.predictor import ConformalPredictor
+from tightset.rowtypes import rounded_to
 from tightset.scores import LAC
 from tightset.storage import written_whole
 from tightset.tables import TablePredictor
@@ -64,7 +65,9 @@ def to_onnx(model: Any, path: Any = None, *, output: str | Sequence[str] = "sets
 
     Notes
     -----
-    ``X`` is double, or float for a model whose scores are float32, having been trained on float32 rows. The model of a
+    ``X`` is double, or float for a model whose scores are float32, having been trained on float32 rows. Rows that are
+    finer than those of training and calibration are rounded as `predict_set` does; rows that were rounded to a coarser
+    type before they come are not told from others here, so give numbers as they were. The model of a
     table has an input ``(n, 1)`` for each column that it uses, by its name: double for numbers, NaN where missing;
     string for categories, empty where missing. Values that were never seen count as rare ones, or as none.
 
@@ -99,7 +102,7 @@ def to_onnx(model: Any, path: Any = None, *, output: str | Sequence[str] = "sets
     else:
         inputs = [("X", "FLOAT" if _single(model) else "DOUBLE", ["n", model.n_features_in_])]
         graph = Graph()
-        rows = graph.cast("X", "DOUBLE")
+        rows = _as_calibrated(graph, graph.cast("X", "DOUBLE"), model)
         names = getattr(model, "feature_names_in_", None)
         said = {"n_features": int(model.n_features_in_), "feature_names": None if names is None else names.tolist()}
     outputs = add_outputs(graph, rows, model, output, confidence)
@@ -227,6 +230,15 @@ def _slack(model: Any, alphas: np.ndarray) -> np.ndarray:
     unit = size if own_digits else 1 + size
     last_place = 2 * float(np.finfo(alphas.dtype).eps)
     return np.asarray(last_place * (unit / 2 + 8 * np.minimum(unit, 1) * np.abs(1 - size)))
+
+
+def _as_calibrated(graph: Graph, X: str, model: Any) -> str:
+    """Rows rounded to the types of training and calibration, as `rowtypes.conform` does."""
+    types = rounded_to(model._trained_types, model._calibrated_types, int(model.n_features_in_))
+    for name in sorted({one for one in types if one is not None}):
+        coarse = graph.cast(graph.cast(X, name.upper().replace("FLOAT32", "FLOAT")), "DOUBLE")
+        X = graph.add("Where", np.array([[one == name for one in types]]), coarse, X)
+    return X
 
 
 def _single(model: Any) -> bool:

@@ -1,0 +1,228 @@
+"""Types of rows: whatever numbers come in, a row that calibrated must tie with itself.
+
+Float32 and float64 give a row scores that differ in their last digits, and 0.1 is not even the same number in both.
+For discrete columns, where new rows are copies of calibration rows, that breaks ties, and with them coverage. So
+
+1. rows are computed in the types of training, whatever they come in;
+2. rows that are finer than the calibration rows were are rounded to their types first;
+3. for rows that are coarser, scores count as equal to calibration scores within a ``slack``: by how much rounding to
+   that type moves the scores of calibration rows (see `slack_of`).
+
+Conventions
+-----------
+Types of an array are a name such as ``"float32"``, those of a frame a list with one for each column. None is unknown.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+__all__ = [
+    "COARSE",
+    "Types",
+    "coarser_than",
+    "conform",
+    "dtypes_of",
+    "rounded",
+    "rounded_to",
+    "slack_of",
+    "without_half",
+]
+
+Types = str | list[str] | None
+
+COARSE = ("float32", "float16")
+_ARROW = {"double": "float64", "float": "float32", "halffloat": "float16"}
+_FEW = 0.95  # share of calibration rows, none of which tie, whose rounding must be within the slack
+
+
+def dtypes_of(X: Any) -> Types:
+    """The type of rows as given: one of an array, or one of each column of a frame; None of lists.
+
+    >>> dtypes_of(np.zeros((2, 3)))
+    'float64'
+    """
+    if hasattr(X, "dtypes") and not hasattr(X, "dtype"):
+        return [str(dtype) for dtype in X.dtypes]
+    return str(X.dtype) if hasattr(X, "dtype") else None
+
+
+def _number(name: str) -> np.dtype[Any] | None:
+    """The NumPy type that holds the numbers of a type of NumPy, pandas or polars; None if it holds no numbers.
+
+    >>> _number("Float32"), _number("boolean"), _number("category")
+    (dtype('float32'), dtype('bool'), None)
+    """
+    name = re.sub(r"\[pyarrow\]$", "", name)
+    name = {"boolean": "bool", **_ARROW}.get(name.lower(), name.lower())
+    return np.dtype(name) if re.fullmatch(r"(u?int|float)(8|16|32|64)|bool", name) else None
+
+
+def _digits(dtype: np.dtype[Any] | None) -> int:
+    """Binary digits that a type holds; whole numbers and what is unknown count as exact."""
+    return np.finfo(dtype).nmant if dtype is not None and dtype.kind == "f" else 63
+
+
+def _of_columns(types: Types, columns: int) -> list[np.dtype[Any] | None]:
+    if types is None or isinstance(types, str):
+        return [None if types is None else _number(types)] * columns
+    return [_number(name) for name in types] if len(types) == columns else [None] * columns
+
+
+def coarser_than(given: Types, calibrated: Types) -> str | None:
+    """The coarsest float type of given columns that are coarser than those of calibration; None if none are.
+
+    >>> coarser_than("float32", "float64"), coarser_than("float64", "float32"), coarser_than("int64", "float32")
+    ('float32', None, None)
+    """
+    columns = len(given) if isinstance(given, list) else len(calibrated) if isinstance(calibrated, list) else 1
+    own, theirs = _of_columns(given, columns), _of_columns(calibrated, columns)
+    coarse = [one for one, other in zip(own, theirs, strict=True) if one is not None and _digits(one) < _digits(other)]
+    return str(min(coarse, key=_digits)) if coarse else None
+
+
+def rounded_to(trained: Types, calibrated: Types, columns: int) -> list[str | None]:
+    """For each column, the float type coarser than float64 that `conform` rounds its numbers to; None if there is none.
+
+    >>> rounded_to("float64", ["float64", "float32"], 2)
+    [None, 'float32']
+    """
+    both = zip(_of_columns(trained, columns), _of_columns(calibrated, columns), strict=True)
+    return [next((name for name in reversed(COARSE) if any(str(one) == name for one in pair)), None) for pair in both]
+
+
+def without_half(X: Any) -> Any:
+    """The same rows with float32 for float16, in which scalers of scikit-learn would compute."""
+    types = dtypes_of(X)
+    half = [name == np.float16 for name in _of_columns(types, X.shape[1])] if types is not None else []
+    return _with_columns(X, [np.dtype(np.float32) if one else None for one in half], None) if any(half) else X
+
+
+def conform(X: Any, trained: Types, calibrated: Types) -> Any:
+    """Rows in the types of training, and no finer than those of calibration; what is no number stays as it is.
+
+    A float stays one where training had whole numbers or truth values that cannot hold it.
+
+    >>> conform(np.array([[1, 0]], dtype=np.float32), "float64", "float64").dtype
+    dtype('float64')
+    >>> float(conform(np.array([[0.1]]), "float64", "float32")[0, 0]) == float(np.float32(0.1))
+    True
+    """
+    given = dtypes_of(X)
+    if given is None or len(getattr(X, "shape", ())) != 2 or (given == trained and calibrated in (None, given)):
+        return X
+    wanted, bound = _of_columns(trained, X.shape[1]), _of_columns(calibrated, X.shape[1])
+    return _with_columns(X, wanted, bound)
+
+
+def _with_columns(X: Any, wanted: list[Any], bound: list[Any] | None) -> Any:
+    bound = [None] * len(wanted) if bound is None else bound
+    if hasattr(X, "columns"):
+        return _frame(X, wanted, bound)
+    own = _number(str(X.dtype))
+    if own is None:
+        return X
+    one_bound = len(set(map(str, bound))) == 1
+    if not one_bound and not sparse.issparse(X):  # an array, where calibration had a frame
+        X = np.column_stack([_cast(X[:, j], None, one) for j, one in enumerate(bound)])
+    # (A type equals None if it is float64, which NumPy takes None for.)
+    common = None if any(one is None for one in wanted) else np.result_type(*wanted)
+    return _cast(X, common, bound[0] if one_bound else None)
+
+
+def _cast(X: Any, wanted: Any, bound: Any) -> Any:
+    """Rounded to ``bound`` if that is coarser, then in the type ``wanted`` if it can hold the numbers."""
+    if bound is not None and _digits(bound) < _digits(np.dtype(X.dtype)):
+        X = _rounded(X, bound)
+    if wanted is None or wanted == X.dtype:
+        return X
+    if wanted.kind == "f":
+        with np.errstate(over="ignore"):
+            return X.astype(wanted)
+    with np.errstate(invalid="ignore"):
+        whole = X.astype(wanted)
+    same = (whole != X).nnz == 0 if sparse.issparse(X) else np.array_equal(whole, X)
+    return whole if same else X
+
+
+def _rounded(X: Any, dtype: Any) -> Any:
+    """In the type ``dtype``, or a finer one with the same numbers; what it cannot hold stays as it is."""
+    with np.errstate(over="ignore"):
+        coarse = X.astype(dtype)
+    if sparse.issparse(X):
+        lost = np.isinf(coarse.data) & np.isfinite(X.data)
+        if lost.any():
+            coarse = coarse.astype(np.float64)
+            coarse.data[lost] = X.data[lost]
+        return coarse
+    lost = np.isinf(coarse) & np.isfinite(X)
+    return np.where(lost, X, coarse.astype(np.float64)) if lost.any() else coarse
+
+
+def _frame(X: Any, wanted: list[Any], bound: list[Any]) -> Any:
+    changed = {}
+    for j, (name, want, limit) in enumerate(zip(dtypes_of(X) or [], wanted, bound, strict=True)):
+        own = _number(name)
+        finer = limit is not None and own is not None and _digits(limit) < _digits(own)
+        if own is not None and ((want is not None and want != own) or finer):
+            values = _values(X, j)
+            changed[j] = _cast(values, want if want is not None else own, limit)
+    return _replaced(X, changed) if changed else X
+
+
+def _values(X: Any, j: int) -> np.ndarray:
+    """A column of numbers as floats, NaN where missing."""
+    if hasattr(X, "iloc"):
+        return np.asarray(X.iloc[:, j].to_numpy(dtype=np.float64, na_value=np.nan))
+    import polars as pl
+
+    return np.asarray(X.to_series(j).cast(pl.Float64).to_numpy())
+
+
+def _replaced(X: Any, columns: dict[int, np.ndarray]) -> Any:
+    if hasattr(X, "isetitem"):
+        X = X.copy(deep=False)
+        for j, values in columns.items():
+            X.isetitem(j, values)
+        return X
+    import polars as pl
+
+    return X.with_columns(pl.Series(X.columns[j], values) for j, values in columns.items())
+
+
+def rounded(X: Any, coarse: str) -> Any:
+    """Rows whose numbers are those that a coarser type holds; None if all of them are already."""
+    dtype = np.dtype(coarse)
+    if hasattr(X, "columns"):
+        changed = {}
+        for j, name in enumerate(dtypes_of(X) or []):
+            if (own := _number(name)) is not None and own.kind != "b":
+                before = _values(X, j)
+                after = _rounded(before, dtype).astype(np.float64)
+                if not np.array_equal(before, after, equal_nan=True):
+                    changed[j] = after
+        return _replaced(X, changed) if changed else None
+    if _number(str(getattr(X, "dtype", "object"))) is None:
+        return None
+    after = _rounded(X, dtype).astype(np.float64)
+    before, now = (X.data, after.data) if sparse.issparse(X) else (X, after)
+    return None if np.array_equal(before, now, equal_nan=True) else after
+
+
+def slack_of(scores: np.ndarray, of_rounded: np.ndarray) -> float:
+    """By how much rounding moves scores ``(n,)``: of all that tie, for ties are what it must not break, and of most.
+
+    (Of a row whose scores are its own, rounding may lead a tree to another leaf, far away; nothing ties with it.)
+
+    >>> round(slack_of(np.array([1.0, 1.0, 3.0]), np.array([1.5, 1.5, 9.0])), 3)
+    0.5
+    """
+    with np.errstate(invalid="ignore"):
+        moved = np.nan_to_num(np.abs(scores.astype(np.float64) - of_rounded), nan=0.0, posinf=0.0)
+    _, code, count = np.unique(scores, return_inverse=True, return_counts=True)
+    slack = max(float(moved[count[code] > 1].max(initial=0.0)), float(np.quantile(moved, _FEW, method="lower")))
+    return slack * (1 + 2.0**-20)  # a sum is rounded, too
