@@ -23,8 +23,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 from makers import quick_on_top as quick
 from tightset import ConformalClassifier
-from tightset.bases import cross_fit
 from tightset.choice import fold_of_rows
+from tightset.crossfit import cross_fit
 from tightset.progress import Progress
 
 

@@ -18,7 +18,8 @@ from sklearn.svm import SVC, LinearSVC
 
 from makers import quick_on_top as quick
 from tightset import ConformalClassifier
-from tightset.bases import Given, class_scores, cross_fit
+from tightset.bases import Given, class_scores
+from tightset.crossfit import cross_fit
 from tightset.progress import Progress
 
 # ---- what goes wrong --------------------------------------------------------------------------------------------

@@ -1,18 +1,12 @@
-"""Other people's classifiers: one score a class from each, and cross-fitting.
-
-`cross_fit` trains a classifier on the rows of every fold and on all rows. Scores of a row come from models that have
-not seen it; in-sample ones would be far too good. The models of the folds are not thrown away: averaged with the one of
-all rows they are a better classifier than that alone.
-"""
+"""Other people's classifiers: what is asked of them, how they are trained, one score per class from each."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from joblib import Parallel, delayed
 from scipy import sparse
 from sklearn.base import clone, is_classifier
 from sklearn.frozen import FrozenEstimator
@@ -22,33 +16,40 @@ from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.validation import has_fit_parameter, validate_data
 
 from tightset.arrays import settle
-from tightset.progress import Progress
+from tightset.checking import warn
 from tightset.rowtypes import without_half
 
 __all__ = [
+    "LEAST",
+    "LEAST_GIVEN",
     "PRECOMPUTED",
+    "TINY",
     "Averaged",
-    "CrossFitted",
     "Given",
+    "Trained",
     "are_probabilities",
+    "as_logs",
     "auto_classifiers",
     "check_any_rows",
     "check_base",
     "class_scores",
     "classes_of_columns",
     "copy_input_tags",
-    "cross_fit",
     "fit_base",
     "known_classes",
+    "name_of",
+    "spread_of",
     "trained_classes",
     "untrained",
+    "warn_of_broken",
 ]
 
 PRECOMPUTED = "precomputed"
-_LEAST = 1e-5  # probabilities below are alike: a tree that says 0 has just not seen enough rows
-_LEAST_GIVEN = 1e-10  # not trees, perhaps, and sure of themselves
-_TINY = 1e-30  # for a classifier as it is: its own ranking, to the last
-_WHOLE = 0.5  # weight of the model of all rows among those of the folds
+LEAST = 1e-5  # probabilities below are alike: a tree that says 0 has just not seen enough rows
+LEAST_GIVEN = 1e-10  # not trees, perhaps, and sure of themselves
+TINY = 1e-30  # for a classifier as it is: its own ranking, to the last
+_RARE_ROWS, _RARE_SHARE = 20, 0.02  # of a label that may break a classifier: fewer than both
+_ROWS_LOOKED_AT = 2000
 
 
 class Given:
@@ -119,7 +120,7 @@ def classes_of_columns(columns: int, names: Iterable[Any], classes: np.ndarray) 
 def trained_classes(model: Any) -> np.ndarray:
     """The classes of a model that is trained already."""
     if not hasattr(model, "classes_"):
-        raise ValueError(f"{_name(model)} must be trained already if it is to stay as it is; it has no classes_")
+        raise ValueError(f"{name_of(model)} must be trained already if it is to stay as it is; it has no classes_")
     return np.unique(model.classes_)
 
 
@@ -128,7 +129,7 @@ def known_classes(model: Any, present: np.ndarray) -> np.ndarray:
     classes = trained_classes(model)
     unknown = set(present.tolist()) - set(classes.tolist())
     if unknown:
-        raise ValueError(f"y has labels that {_name(model)} was not trained on: {sorted(unknown, key=str)[:5]}")
+        raise ValueError(f"y has labels that {name_of(model)} was not trained on: {sorted(unknown, key=str)[:5]}")
     return classes
 
 
@@ -146,19 +147,87 @@ def untrained(estimator: Any, seed: int | None) -> Any:
     return clone(estimator) if seed is None else _seeded(estimator, seed)
 
 
+class Trained(NamedTuple):
+    """A trained classifier; the labels that it was trained ``without``, if those broke it, and how they did."""
+
+    model: Any
+    without: tuple[Any, ...] = ()
+    why: str = ""
+
+
 def fit_base(
     estimator: Any, X: Any, y: np.ndarray, weight: np.ndarray | None = None, *, seed: int | None = None
-) -> Any:
-    """A trained copy; ``y`` holds labels as the user gave them; a seed is for what has no ``random_state`` yet."""
+) -> Trained:
+    """A trained copy; ``y`` holds labels as the user gave them; a seed is for what has no ``random_state`` yet.
+
+    Labels with a handful of rows can break a classifier: scikit-learn's gradient boosting gives leaves of such a label
+    values without bound, and then half of all other rows the wrong label, or finds too few rows to stop early by. One
+    that fails, or that explains its own training rows worse than the mere frequencies of the labels do, is trained
+    again without the rare labels, and that is kept if it is sound.
+    """
+    labels, rows = np.unique(y, return_counts=True)
+    rare = labels[(rows < _RARE_ROWS) & (rows < _RARE_SHARE * len(y))]
+    if len(labels) < len(rare) + 2:
+        rare = rare[:0]
+    try:
+        model = _fitted(estimator, X, y, weight, seed)
+        if not len(rare) or _explains(model, X, y):
+            return Trained(model)
+        why = "it explains its own training rows worse than the frequencies of the labels do"
+    except Exception as error:
+        if not len(rare):
+            raise
+        model, why, failed = None, f"{type(error).__name__}: {error}", error
+    common = np.flatnonzero(~np.isin(y, rare))
+    some, own_weight = _safe_indexing(X, common), None if weight is None else weight[common]
+    try:
+        second = _fitted(estimator, some, y[common], own_weight, seed)
+    except Exception:  # noqa: BLE001 - the rare labels were not to blame
+        if model is None:
+            raise failed from None
+        return Trained(model)
+    if model is None or _explains(second, some, y[common]):
+        return Trained(second, tuple(rare.tolist()), why)
+    return Trained(model)
+
+
+def _fitted(estimator: Any, X: Any, y: np.ndarray, weight: np.ndarray | None, seed: int | None) -> Any:
     model = untrained(estimator, seed)
     weights = {} if weight is None else {_weight_argument(model): weight}
     model.fit(X, y, **weights)
     return model
 
 
+def _explains(model: Any, X: Any, y: np.ndarray) -> bool:
+    """Whether rows that trained a model are likelier by its probabilities than by the frequencies of the labels."""
+    if not hasattr(model, "predict_proba"):
+        return True
+    at = np.unique(np.linspace(0, len(y) - 1, _ROWS_LOOKED_AT).astype(int))
+    labels, codes, rows = np.unique(y, return_inverse=True, return_counts=True)
+    try:
+        P = class_scores(model, _safe_indexing(X, at), labels)
+    except ValueError:  # NaN
+        return False
+    own = np.log(np.maximum(P[np.arange(len(at)), codes[at]], 1e-300))
+    return bool(own.mean() >= np.log(rows / len(y))[codes[at]].mean())
+
+
+def warn_of_broken(name: str, trained: Sequence[Trained]) -> None:
+    """Say once that a classifier was broken by rare labels, in some of the times that it was trained."""
+    broken = [one for one in trained if one.without]
+    if broken:
+        labels = sorted({str(label) for one in broken for label in one.without})
+        shown = ", ".join(labels[:5]) + (" ..." if len(labels) > 5 else "")
+        times = f" in {len(broken)} of {len(trained)} trainings" if len(trained) > 1 else ""
+        warn(
+            f"{name} is broken by labels with very few rows ({shown}){times}: {broken[0].why}. It was trained without "
+            "those rows instead; merge such labels, leave them out, or choose another classifier"
+        )
+
+
 def class_scores(model: Any, X: Any, classes: np.ndarray) -> np.ndarray:
     """Scores ``(n, C)``, columns as ``classes``; a class that the model has not seen conforms least."""
-    name = "X" if isinstance(model, Given) else _name(model)
+    name = "X" if isinstance(model, Given) else name_of(model)
     if not hasattr(model, "classes_"):
         raise ValueError(f"{name} has no classes_: it was not trained, or is no classifier")
     with_probabilities = hasattr(model, "predict_proba")
@@ -205,7 +274,7 @@ class Averaged(NamedTuple):
     weights: np.ndarray
     classes: np.ndarray
     scale: float | None  # None for probabilities
-    least: float = _LEAST
+    least: float = LEAST
     lowest: float = 0.0  # score of a class that a model has not seen, where they are no probabilities
 
     def scores(self, X: Any) -> np.ndarray:
@@ -215,113 +284,16 @@ class Averaged(NamedTuple):
             if scores.dtype == np.float32:
                 scores = settle(scores)  # before a float64 makes digits of its rounding
             total = total + weight * np.where(np.isneginf(scores), self.lowest, scores).astype(np.float64)
-        return _as_logs(total, self.scale, self.least)
+        return as_logs(total, self.scale, self.least)
 
 
-class CrossFitted(NamedTuple):
-    """A classifier trained on all rows, and averaged with those of the folds; held-out scores of both, ``(k, C)``.
-
-    ``given`` is whether it was trained before, on other rows.
-    """
-
-    name: str
-    whole: Averaged
-    averaged: Averaged
-    held_out_whole: np.ndarray
-    held_out_averaged: np.ndarray
-    given: bool = False
-
-
-def cross_fit(
-    estimator: Any,
-    X: Any,
-    y: np.ndarray,
-    classes: np.ndarray,
-    folds: np.ndarray,
-    *,
-    weight: np.ndarray | None = None,
-    rng: np.random.Generator,
-    n_jobs: int | None = None,
-    progress: Progress,
-) -> CrossFitted:
-    """Train on the rows outside each fold and on all rows; ``y (k,)`` in ``0 ... C - 1``, ``folds (repeats, k)``.
-
-    The held-out score of a row is that of the model whose fold it is; averaged over the repeats, whose folds differ, it
-    is that of an average of models, none of which has seen the row. Without folds they are in-sample, and say nothing.
-    """
-    given = isinstance(estimator, str)
-    name = "given scores" if given else _name(estimator)
-    if given or isinstance(estimator, FrozenEstimator):
-        model = Given(classes) if given else estimator
-        scores = class_scores(model, X, classes)
-        scale = None if are_probabilities(scores) else _spread(scores)
-        whole, clipped = (Averaged([model], np.ones(1), classes, scale, least) for least in (_TINY, _LEAST_GIVEN))
-        held, held_clipped = (_as_logs(scores, scale, one.least) for one in (whole, clipped))
-        return CrossFitted(name, whole, clipped, held, held_clipped, given=True)
-    n_folds = folds.max(initial=-1) + 1
-    parts = [(repeat, fold, folds[repeat] != fold) for repeat in range(len(folds)) for fold in range(n_folds)]
-    parts.append((-1, -1, np.ones(len(y), dtype=bool)))  # all rows
-    seeds = rng.integers(2**31, size=len(parts)).tolist()
-    progress.expect(len(parts))
-    held_out = np.empty((len(folds), len(y), len(classes)))
-    models = []
-
-    def train(fold: int, rows: np.ndarray, seed: int) -> tuple[Any, np.ndarray | None]:
-        at, rest = np.flatnonzero(rows), np.flatnonzero(~rows)
-        where = f"outside fold {fold + 1} of {n_folds}" if fold >= 0 else "that train"
-        done = "trained on"
-        try:
-            own_weight = None if weight is None else weight[at]
-            model = fit_base(estimator, _safe_indexing(X, at), classes[y[at]], own_weight, seed=seed)
-            if not len(rest):
-                return model, None
-            done = "used on rows that it has not seen, once trained on"
-            return model, class_scores(model, _safe_indexing(X, rest), classes)
-        except Exception as error:
-            kind = TypeError if isinstance(error, TypeError) else ValueError
-            raise kind(
-                f"{name} could not be {done} the {len(at)} rows {where}: {type(error).__name__}: {error}"
-            ) from error
-
-    jobs = Parallel(n_jobs=n_jobs, return_as="generator")(
-        delayed(train)(*part[1:], seed) for part, seed in zip(parts, seeds, strict=True)
-    )
-    for (repeat, _, rows), (model, scores) in zip(parts, _closing(jobs), strict=True):
-        models.append(model)
-        if scores is not None:
-            held_out[repeat, ~rows] = scores
-        progress.advance()
-
-    if not len(folds):
-        held_out = class_scores(models[-1], X, classes)[None]
-    lowest = float(held_out.min(initial=np.inf, where=np.isfinite(held_out)))
-    held_out[np.isneginf(held_out)] = lowest  # a class that a fold has not seen
-    scale = None if are_probabilities(held_out.reshape(-1, len(classes))) else _spread(held_out[0])
-    weights = np.append(np.full(len(models) - 1, (1 - _WHOLE) / max(len(models) - 1, 1)), _WHOLE)
-    return CrossFitted(
-        name,
-        Averaged(models[-1:], np.ones(1), classes, scale, _TINY, lowest),
-        Averaged(models, weights, classes, scale, _LEAST, lowest),
-        _as_logs(held_out[0], scale, _TINY),
-        _as_logs(held_out.mean(axis=0), scale),
-    )
-
-
-def _closing(jobs: Any) -> Iterator[Any]:
-    """The results one by one; what is left is cancelled if something goes wrong."""
-    try:
-        yield from jobs
-    finally:
-        jobs.close()
-
-
-def _as_logs(scores: np.ndarray, scale: float | None, least: float = _LEAST) -> np.ndarray:
+def as_logs(scores: np.ndarray, scale: float | None, least: float = LEAST) -> np.ndarray:
     if scale is None:
         return np.asarray(np.log(np.clip(scores, least, 1.0)))
     return np.clip(scores / scale, -1e6, 1e6)
 
 
-def _spread(scores: np.ndarray) -> float:
+def spread_of(scores: np.ndarray) -> float:
     """The typical distance between the scores of a row, so that scores of any unit come out alike."""
     largest = float(np.abs(scores).max(initial=0.0, where=np.isfinite(scores)))
     if largest == 0:
@@ -330,7 +302,7 @@ def _spread(scores: np.ndarray) -> float:
     return spread if spread > 0 else 1.0
 
 
-def _name(estimator: Any) -> str:
+def name_of(estimator: Any) -> str:
     return type(_innermost(estimator)).__name__
 
 

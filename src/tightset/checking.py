@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,12 +31,14 @@ __all__ = [
     "generator",
     "hash_uniform",
     "label_codes",
+    "mark_of",
     "nearest_level",
     "rows_to_hold",
     "sound_rows",
     "warn",
     "warn_of_absent_labels",
     "warn_of_few_rows",
+    "warn_of_guessing",
     "warn_of_unknown_labels",
     "warn_of_untrained_labels",
 ]
@@ -198,8 +201,8 @@ def sound_rows(X: Any) -> Any:
     if isinstance(X, np.ma.MaskedArray):
         if np.ma.is_masked(X):
             raise ValueError(
-                f"X is a masked array with {int(np.ma.getmaskarray(X).sum()):,} masked values, which would be used as if "
-                "they were not masked: fill them, X.filled(value), with NaN if the estimator takes missing values"
+                f"X is a masked array with {int(np.ma.getmaskarray(X).sum()):,} masked values: fill them, "
+                "X.filled(value), with NaN if the estimator takes missing values"
             )
         return X.data
     if sparse.issparse(X) and X.format in ("csr", "csc", "bsr"):
@@ -283,9 +286,29 @@ def warn_of_untrained_labels(codes: np.ndarray, trained: np.ndarray, classes: np
     count, shown = int(rows[new].sum()), ", ".join(map(str, classes[new][:5].tolist()))
     warn(
         f"{count:,} of {len(codes):,} calibration rows ({count / len(codes):.1%}) have a label that no training row "
-        f"has ({shown}{' ...' if new.sum() > 5 else ''}): expect about as many new rows with labels that were never seen, "
-        "which no set can hold and the guarantee leaves out; give more rows, or merge rare labels"
+        f"has ({shown}{' ...' if new.sum() > 5 else ''}): expect new rows with labels that were never seen, too, which "
+        "no set can hold and the guarantee leaves out; give more rows, or merge rare labels"
     )
+
+
+def warn_of_guessing(first: np.ndarray, codes: np.ndarray, classes: np.ndarray) -> None:
+    """Warn if scores are worse than a guess: ``first (n,)`` tells of calibration rows whether the own label is on top.
+
+    That is, if fewer rows have their own label on top than the commonest label has rows, and labels are on top in their
+    own rows no more often than in any. (The first alone is not enough: weights that balance labels do that.)
+    """
+    rows = np.bincount(codes[codes >= 0], minlength=len(classes))
+    there = rows > 0
+    n, most = len(codes), rows.max() / len(codes)
+    recall = np.bincount(codes[first & (codes >= 0)], minlength=len(classes))[there] / rows[there]
+    chance = 1 / there.sum()
+    error = np.sqrt(np.sum(chance * (1 - chance) / rows[there])) / there.sum()
+    if there.sum() > 1 and first.mean() + 3 * np.sqrt(most / n) < most and recall.mean() < chance + 2 * error:
+        warn(
+            f"the true label has the highest score in {first.mean():.0%} of the calibration rows, where always saying "
+            f"{classes[rows.argmax()]} would be right in {most:.0%}: the classifier did not learn, or has diverged. "
+            "Sets are valid but tell nothing; look at its training, its scaling, and labels with very few rows"
+        )
 
 
 def warn_of_absent_labels(y: np.ndarray, classes: np.ndarray) -> None:
@@ -334,6 +357,14 @@ def distinct_rows(X: Any, y: np.ndarray, weight: np.ndarray | None) -> tuple[np.
     if weight is None and len(first) == len(y):
         return first, None
     return first, np.bincount(code, weights=weight)
+
+
+def mark_of(*arrays: np.ndarray) -> int:
+    """A number of 63 bits that is fixed by the arrays, else as if random."""
+    digest = hashlib.blake2b(digest_size=8)
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).data)
+    return int.from_bytes(digest.digest(), "little") >> 1
 
 
 def hash_uniform(scores: np.ndarray, seed: int, positions: Any) -> np.ndarray:

@@ -22,10 +22,12 @@ from tightset.bases import (
     classes_of_columns,
     copy_input_tags,
     fit_base,
+    name_of,
     trained_classes,
     untrained,
+    warn_of_broken,
 )
-from tightset.checking import check_labels, distinct_labels, generator, hash_uniform
+from tightset.checking import check_labels, distinct_labels, generator, hash_uniform, mark_of
 from tightset.choice import stratified_split
 from tightset.distributed import Partitions, as_floats, as_they_are
 from tightset.icp import calibration_rows_needed
@@ -166,7 +168,9 @@ class ConformalClassifier(ConformalPredictor):
             names = getattr(self, "feature_names_in_", ())
             model = Given(classes_of_columns(X.shape[-1], names, present))
         self.classes_ = trained_classes(model)
-        models, rows = self._settle([model], self._calibration_rows(X, y, groups))
+        rows = self._calibration_rows(X, y, groups)
+        self._mark = mark_of(rows[1])
+        models, rows = self._settle([model], rows)
         self.folds_ = [Fold(models, self._calibrations(models, *rows))]
         self._warn_of_calibration(rows[1])
 
@@ -196,7 +200,9 @@ class ConformalClassifier(ConformalPredictor):
                 member = logistic_regression(X, y, len(self.classes_), sample_weight, seed=[seed or 0])
                 return [Logistic(self.classes_, member)], None
             return [_fit_by_parts(estimator, X, self.classes_, y, sample_weight, seed)], None
-        return [fit_base(estimator, X, self.classes_[y], sample_weight, seed=seed)], None
+        trained = fit_base(estimator, X, self.classes_[y], sample_weight, seed=seed)
+        warn_of_broken(name_of(estimator), [trained])
+        return [trained.model], None
 
     def _calibrating(self) -> float:
         return 1 - _TO_CHOOSE if getattr(as_score(self._parameter), "choices", list)() else 1.0
@@ -247,7 +253,7 @@ class ConformalClassifier(ConformalPredictor):
     def _uniform(self, P: np.ndarray, score: Any, positions: Any) -> np.ndarray | None:
         if not getattr(score, "randomised", False):
             return None
-        return hash_uniform(settle(P), self._seed, positions)
+        return hash_uniform(settle(P), self._seed ^ self._mark, positions)
 
     def _is_randomised(self) -> bool:
         return bool(getattr(as_score(self._parameter), "randomised", False))

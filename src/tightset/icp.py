@@ -99,6 +99,7 @@ class Calibration:
     """
 
     slacks: Mapping[str, float] = MappingProxyType({})
+    mark = 0  # a number that tells these calibration rows from others, for random numbers
     _slack = 0.0
 
     def __init__(self, alphas: dict[tuple[Any, int], np.ndarray], *, by_label: bool, by_group: bool) -> None:
@@ -159,7 +160,8 @@ class Calibration:
         """What sets of these levels need: their thresholds, and none of the scores."""
         self.find_thresholds(confidences)
         result = type(self)({}, by_label=self.by_label, by_group=self.by_group)
-        result._rows, result._thresholds, result.slacks = self._rows, dict(self._thresholds), self.slacks
+        result._rows, result._thresholds = self._rows, dict(self._thresholds)
+        result.slacks, result.mark = self.slacks, self.mark
         return result
 
     def widened(self, coarse: str | None) -> Self:

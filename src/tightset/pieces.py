@@ -28,6 +28,7 @@ from tightset.icp import Calibration
 __all__ = [
     "CALIBRATED",
     "Asked",
+    "OwnScores",
     "ScoredRows",
     "joined",
     "labels",
@@ -39,6 +40,7 @@ __all__ = [
     "sets",
     "sets_and_p",
     "take",
+    "together",
     "whole",
 ]
 
@@ -80,7 +82,8 @@ class ScoredRows:
         positions: Any,
     ) -> None:
         self._scored = folds, scores
-        smoothing = None if seed is None else hash_uniform(scores[0], seed, positions)
+        # What was drawn for calibration is part of the seed: a user's seed, used again, must not bring the same luck.
+        smoothing = None if seed is None else hash_uniform(scores[0], seed ^ folds[0].mark, positions)
         self._how: dict[str, Any] = {"groups": groups, "smoothing": smoothing}
 
     @cached_property
@@ -126,22 +129,33 @@ def scores_from(
     return scores
 
 
-def own_scores(predictor: Any, models: list[Any], X: Any, y: np.ndarray, positions: Any = None) -> list[np.ndarray]:
-    """Settled scores ``(n,)`` of the own labels of calibration rows, by each model.
+class OwnScores(NamedTuple):
+    """Settled scores ``(n,)`` of the own labels of calibration rows, and whether no label has a higher one."""
 
-    A row whose label the models do not know (a code below 0) conforms less than any.
-    """
+    scores: np.ndarray
+    first: np.ndarray
+
+
+def own_scores(predictor: Any, models: list[Any], X: Any, y: np.ndarray, positions: Any = None) -> list[OwnScores]:
+    """Those of each model; a row whose label the models do not know (a code below 0) conforms less than any."""
     positions = range(CALIBRATED, CALIBRATED + len(y)) if positions is None else positions
-    own: list[list[np.ndarray]] = [[] for _ in models]
+    own: list[list[OwnScores]] = [[] for _ in models]
     for rows, some in pieces(X, len(predictor.classes_)):
         some = predictor._in_trained_types(some)  # noqa: PLW2901
         known: dict[int, np.ndarray] = {}
         for model, parts in zip(models, own, strict=True):
             scores = scores_from(predictor, model, some, known, rows.start, positions[rows])
-            one = settle(scores[np.arange(len(scores)), y[rows]])
-            one[y[rows] < 0] = -np.inf
-            parts.append(one)
-    return [np.concatenate(parts) for parts in own]
+            one = scores[np.arange(len(scores)), y[rows]]
+            first = one >= scores.max(axis=1)
+            one = settle(one)
+            unknown = y[rows] < 0
+            one[unknown], first[unknown] = -np.inf, False
+            parts.append(OwnScores(one, first))
+    return [together(parts) for parts in own]
+
+
+def together(parts: Iterable[OwnScores]) -> OwnScores:
+    return OwnScores(*(np.concatenate(some) for some in zip(*parts, strict=True)))
 
 
 class Asked(NamedTuple):

@@ -27,8 +27,10 @@ from tightset.checking import (
     distinct_labels,
     generator,
     label_codes,
+    mark_of,
     rows_to_hold,
     warn_of_absent_labels,
+    warn_of_guessing,
     warn_of_untrained_labels,
 )
 from tightset.choice import calibration_split
@@ -53,6 +55,7 @@ class ConformalPredictor(Predicting, ClassifierMixin, BaseEstimator):
     calibration_size: Any
     label_conditional: bool
     cv: Any
+    _mark = 0  # a number that tells the rows of `fit` from others, for random numbers
 
     # ---- what a subclass provides -------------------------------------------------------------------------------
 
@@ -133,6 +136,7 @@ class ConformalPredictor(Predicting, ClassifierMixin, BaseEstimator):
             raise ValueError(f"y must hold at least two classes to train a classifier; got one class: {present[0]}")
         self.classes_ = self._classes(X, present) if classes is None else classes
         codes = label_codes(y, self.classes_, "y")
+        self._mark = mark_of(codes)
         groups = check_groups(groups, len(codes), "groups")
         sample_weight = check_weight(sample_weight, len(codes))
         used = np.ones(len(codes), dtype=bool) if sample_weight is None else sample_weight > 0
@@ -190,18 +194,21 @@ class ConformalPredictor(Predicting, ClassifierMixin, BaseEstimator):
             bare.folds_ = []
             positions = range(pieces.CALIBRATED, pieces.CALIBRATED + len(y))
             of_parts = X.map(partial(pieces.own_scores, bare, models), y, positions)
-            own = [np.concatenate(parts) for parts in zip(*of_parts, strict=True)]
+            own = [pieces.together(parts) for parts in zip(*of_parts, strict=True)]
         else:
             own = pieces.own_scores(self, models, X, y)
         how: dict[str, Any] = {"by_label": self.label_conditional, "groups": groups}
-        found = [Calibration.of_own(one, y, len(self.classes_), **how) for one in own]
-        for calibration, slacks in zip(found, self._slacks(models, X, y, own), strict=True):
-            calibration.slacks = slacks
+        found = [Calibration.of_own(one.scores, y, len(self.classes_), **how) for one in own]
+        for calibration, slacks, one in zip(found, self._slacks(models, X, y, own), own, strict=True):
+            calibration.slacks, calibration.mark = slacks, mark_of(one.scores, y)
             if self.cv is None:  # several folds have no threshold in common
                 calibration.find_thresholds(self.levels_)
+        warn_of_guessing(own[0].first, y, self.classes_)
         return found
 
-    def _slacks(self, models: list[Any], X: Any, y: np.ndarray, own: Sequence[np.ndarray]) -> list[dict[str, float]]:
+    def _slacks(
+        self, models: list[Any], X: Any, y: np.ndarray, own: Sequence[pieces.OwnScores]
+    ) -> list[dict[str, float]]:
         """For each model and each coarser type that new rows may come in, how far apart scores still tie."""
         found: list[dict[str, float]] = [{} for _ in models]
         if self._is_randomised():  # nothing ties
@@ -214,7 +221,7 @@ class ConformalPredictor(Predicting, ClassifierMixin, BaseEstimator):
                 continue
             moved = pieces.own_scores(self, models, rough, y[some])
             for slacks, before, after in zip(found, own, moved, strict=True):
-                slacks[coarse] = slack_of(before[some], after)
+                slacks[coarse] = slack_of(before.scores[some], after.scores)
         return found
 
     def _is_randomised(self) -> bool:

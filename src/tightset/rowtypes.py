@@ -150,15 +150,13 @@ def _cast(X: Any, wanted: Any, bound: Any) -> Any:
 
 
 def _rounded(X: Any, dtype: Any) -> Any:
-    """In the type ``dtype``, or a finer one with the same numbers; what it cannot hold stays as it is."""
+    """The numbers that ``dtype`` holds, in it or in a finer type; what it cannot hold stays as it is."""
+    if sparse.issparse(X):  # SciPy has no sparse float16
+        coarse = X.astype(np.float64)
+        coarse.data = _rounded(X.data, dtype).astype(np.float64)
+        return coarse
     with np.errstate(over="ignore"):
         coarse = X.astype(dtype)
-    if sparse.issparse(X):
-        lost = np.isinf(coarse.data) & np.isfinite(X.data)
-        if lost.any():
-            coarse = coarse.astype(np.float64)
-            coarse.data[lost] = X.data[lost]
-        return coarse
     lost = np.isinf(coarse) & np.isfinite(X)
     return np.where(lost, X, coarse.astype(np.float64)) if lost.any() else coarse
 

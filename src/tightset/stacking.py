@@ -23,10 +23,10 @@ from scipy.optimize import minimize_scalar
 from sklearn.linear_model import LinearRegression
 from sklearn.utils import _safe_indexing
 
-from tightset.bases import CrossFitted, cross_fit
 from tightset.boosting import Grown, grow
 from tightset.choice import Curve, fold_of_rows
 from tightset.columns import Columns
+from tightset.crossfit import CrossFitted, cross_fit
 from tightset.inefficiency import SIZE, Inefficiency
 from tightset.models import Block, Ensemble, LogProbabilities, Stacked, Tempered, beside, mixture, tempered
 from tightset.paths import Candidate, Search, View, logistic_candidates

@@ -38,7 +38,8 @@ def show(
 
 def show_comparison(title: str, name: str, rows: Sequence[Comparison]) -> None:
     """Baseline beside SCPO, a level a line."""
-    columns = ("level", f"{name}\ncoverage", "\nsize", "SCPO\ncoverage", "\nsize", "change", "95 % interval", "p")
+    change = "change at equal\ncoverage"
+    columns = ("level", f"{name}\ncoverage", "\nsize", "SCPO\ncoverage", "\nsize", change, "95 % interval", "p")
     show(
         title,
         columns,
@@ -50,7 +51,7 @@ def show_comparison(title: str, name: str, rows: Sequence[Comparison]) -> None:
                 f"{row.scpo['coverage']:.3f}",
                 f"{row.scpo['mean_size']:.3f}",
                 f"{row.change:+.1%}",
-                "{:+.1%} to {:+.1%}".format(*(x / max(row.baseline["mean_size"], 1e-9) for x in (row.low, row.high))),
+                f"{row.low:+.1%} to {row.high:+.1%}",
                 "< 0.001" if row.p_value < 0.001 else f"{row.p_value:.3f}",
             )
             for row in rows
