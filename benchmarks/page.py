@@ -273,7 +273,7 @@ def training_section(measured: Json) -> str:
 `SCPOClassifier(0.95)` takes {default["fit_s"]:.1f} s on {rows_used} and `search="fast"` {fast["fit_s"]:.1f} s, where one logistic
 regression tuned by `GridSearchCV` (5 folds, 5 strengths) takes {default["logistic_s"]:.2f} s.
 
-Descents run in float32; choosing, calibrating and predicting in the precision of the rows. Labels a set on test rows after
+Descents run in float32; choosing, calibrating and predicting in the precision of the rows. Labels per set on test rows after
 the default search trained in either, which took {precision["float32_s"]:.0f} s in float32 and {precision["float64_s"]:.0f} s in float64:
 
 {table(["set", "level %", "float32", "float64", "ratio"], rows)}
@@ -319,7 +319,7 @@ With {gpu["crowded_gib_left"]:.0f} GiB of memory left on the device, a grid that
 {table(["set", "rows x columns x classes", "s"], sets)}
 Whole fits at 95 %, choosing and calibrating on the host included, beside the {gpu.get("host_cores", "16")} cores of the same machine:
 
-{table(["set", "search", "s, GPU", "s, host", "labels a set, GPU", "host"], fits)}
+{table(["set", "search", "s, GPU", "s, host", "labels per set, GPU", "host"], fits)}
 The paper's grid gains much; the default search does not: it takes some two thousand small steps of L-BFGS one after another,
 for each of which the host has to start a hundred kernels. Leave `device` out for it.
 """

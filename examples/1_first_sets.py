@@ -16,4 +16,4 @@ print(f"the largest set has {max(map(len, sets))} labels")
 
 row = clf.evaluate(X_new, y_new)
 print(f"{row['n']} new rows: a share of {row['coverage']:.3f} of the sets hold the true digit")
-print(f"{row['mean_size']:.2f} labels a set; a share of {row['singleton']:.3f} hold one label only")
+print(f"{row['mean_size']:.2f} labels per set; a share of {row['singleton']:.3f} hold one label only")

@@ -28,5 +28,5 @@ for name, clf in {
     "SCPO on top": SCPOClassifier(0.9, estimator=trees, search="fast", random_state=0),
 }.items():
     row = clf.fit(rows, labels).evaluate(new, new_labels)
-    print(f"{name:15}  coverage {row['coverage']:.3f}  labels a set {row['mean_size']:.2f}")
+    print(f"{name:15}  coverage {row['coverage']:.3f}  labels per set {row['mean_size']:.2f}")
 print("first sets:", [kept.tolist() for kept in clf.predict_set(new[:3], as_labels=True)])

@@ -16,4 +16,4 @@ for label_conditional in (False, True):
     row = clf.evaluate(X_new, y_new)
     by_label = "  ".join(f"{label}: {row[f'coverage_of_label_{label}']:.3f}" for label in range(3))
     print(f"label_conditional={label_conditional}")
-    print(f"  all rows {row['coverage']:.3f}, label {by_label}; {row['mean_size']:.2f} labels a set")
+    print(f"  all rows {row['coverage']:.3f}, label {by_label}; {row['mean_size']:.2f} labels per set")

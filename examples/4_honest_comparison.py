@@ -22,7 +22,7 @@ sizes = {}
 for name, clf in predictors.items():
     sets = clf.fit(X, y).predict_set(X_new)
     sizes[name] = sets.sum(axis=1)
-    print(f"{name:20} coverage {sets[range(len(y_new)), y_new].mean():.3f}, {sizes[name].mean():.3f} labels a set")
+    print(f"{name:20} coverage {sets[range(len(y_new)), y_new].mean():.3f}, {sizes[name].mean():.3f} labels per set")
 
 for name in ("logistic regression", "random forest"):
     gap = bootstrap_difference(sizes["SCPO"], sizes[name], random_state=0)

@@ -29,4 +29,4 @@ for clf in (
 ):
     clf.fit(logits[held], y[held])  # rows that the network has not seen
     row = clf.evaluate(logits[new], y[new])
-    print(f"{type(clf).__name__:19} coverage {row['coverage']:.3f}, {row['mean_size']:.3f} labels a set")
+    print(f"{type(clf).__name__:19} coverage {row['coverage']:.3f}, {row['mean_size']:.3f} labels per set")

@@ -160,7 +160,7 @@ def test_what_was_found_does_not_change_with_later_settings(blobs):
 
 
 def test_the_summary_says_what_its_figures_are_of(blobs):
-    assert "labels a set" in quick_scpo(confidence=0.9).fit(*blobs).summary()
+    assert "labels per set" in quick_scpo(confidence=0.9).fit(*blobs).summary()
     assert "of mean inefficiency (log)" in quick_scpo(confidence=0.9, inefficiency="log").fit(*blobs).summary()
     by_label = quick_scpo(confidence=0.9, label_conditional=True).fit(*blobs).summary()
     assert by_label.endswith(

@@ -92,7 +92,7 @@ def draw_levels(folder: Path) -> None:
     ax.set(xlabel="confidence", ylabel="share of the sets", xlim=(0.7, 0.995), ylim=(0, 1))
     size = ax.twinx()
     size.plot(levels, [row["mean_size"] for row in found], color="#1f4e79", lw=2)
-    size.set(ylim=(0, 2), ylabel="labels a set (line)")
+    size.set(ylim=(0, 2), ylabel="labels per set (line)")
     size.yaxis.label.set_color("#1f4e79")
     figure.legend(fontsize=8, loc="outside right center", title="sets with", title_fontsize=8)
     figure.savefig(folder / "levels.png", dpi=130)

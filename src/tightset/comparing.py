@@ -67,14 +67,15 @@ def at_equal_coverage(
     covered: np.ndarray,
     their_size: np.ndarray,
     their_covered: np.ndarray,
+    confidence: Any,
     *,
     seed: int = 0,
 ) -> Change:
-    """Ours, ``size`` and ``covered (n,)``, beside the baseline at several levels, ``(K, n)``, rising.
+    """Ours, ``size`` and ``covered (n,)`` at a level, beside the baseline at several around it, ``(K, n)``, rising.
 
     >>> size, covered = np.full(200, 2), np.arange(200) < 190
     >>> theirs = np.stack([np.full(200, 2), np.full(200, 4)]), np.stack([np.arange(200) < 180, np.arange(200) < 200])
-    >>> round(at_equal_coverage(size, covered, *theirs).change, 2)  # theirs have 3 labels at the same coverage
+    >>> round(at_equal_coverage(size, covered, *theirs, 0.95).change, 2)  # theirs have 3 labels at the same coverage
     -0.33
     """
     n = len(size)
@@ -97,6 +98,7 @@ def at_equal_coverage(
     drawn = [min(step, _RESAMPLES - start) for start in range(0, _RESAMPLES, step)]
     change = float(changes(rows[None].astype(float))[0])
     error = float(np.std(np.concatenate([changes(rng.multinomial(n, rows / n, size=some)) for some in drawn])))
+    error *= 1 + 1 / max(float(significance(confidence)) * n, 0.5)  # of few misses the bootstrap sees too little noise
     reach = 1.96 * error
     p_value = float(2 * ndtr(-abs(change) / error)) if error > 0 else float(change == 0)
     return Change(change, change - reach, change + reach, p_value)
@@ -120,7 +122,7 @@ def compare(baseline: Any, scpo: Any, X: Any, y: Any, *, seed: int = 0) -> list[
     found, start = [], 0
     for at, level in enumerate(levels):
         some = slice(start, start + len(curve[at]))
-        change = at_equal_coverage(ours[0][at], ours[1][at], theirs[0][some], theirs[1][some], seed=seed)
+        change = at_equal_coverage(ours[0][at], ours[1][at], theirs[0][some], theirs[1][some], level, seed=seed)
         found.append(Comparison(level, rows[0][at], rows[1][at], *change))
         start = some.stop
     return found

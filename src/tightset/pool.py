@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tightset.arrays import to_numpy
-from tightset.choice import Curve, Judge
+from tightset.choice import Judge
 from tightset.measures import MEASURES
 from tightset.models import Ensemble, Member, Stacked, combine
 from tightset.paths import Candidate
@@ -20,7 +20,7 @@ __all__ = [
     "Judged",
     "Verdict",
     "best_of_row",
-    "combined_curve",
+    "combined_scores",
     "examine",
     "held_out",
     "held_out_scores",
@@ -31,6 +31,9 @@ __all__ = [
 FEW_ROWS = 50  # with fewer training rows cross-validation has nothing to say
 _MEMBERS = 8
 _PER_PATH = 2
+# The bootstrap tells chance in rows that are held out, not in those that train. With K folds the variance of both is
+# 1 + K / (K - 1) times as large (Nadeau and Bengio), whatever K is nearly.
+_OTHER_ROWS = 1.5
 _TOLERANCE = 0.03  # members are at most so much worse than the best
 
 
@@ -44,9 +47,18 @@ class Verdict(NamedTuple):
     ensemble: float
     error: float
     accepted: bool
-    unit: str = "labels a set"
+    unit: str = "labels per set"
     name: str = "tuned logistic regression"  # of the baseline
     fallback: str = "tuned logistic regression"
+    shared: float | None = None  # the level whose measure serves all, if sets are nested
+    price: float = 0.0  # how much larger its sets are than those of this level's own measure, as a share
+
+    def gain(self) -> tuple[float, float, float]:
+        """How much smaller the sets are than the baseline's, as a share, and the ends of its 95 % interval."""
+        if not self.baseline:
+            return 0.0, 0.0, 0.0
+        gain, reach = 1 - self.ensemble / self.baseline, 1.96 * _OTHER_ROWS * self.error / abs(self.baseline)
+        return gain, gain - reach, gain + reach
 
 
 class Found(NamedTuple):
@@ -59,28 +71,31 @@ class Found(NamedTuple):
 
     def sentence(self) -> str:
         """What the verdict says, in a few sentences."""
-        if self.sample is None:
-            return self._comparison()
-        some, of_all = self.sample
-        told = f"This was chosen on a sample of {some:,} of {of_all:,} training rows, and trained on all."
-        return f"{self._comparison()} {told}"
+        told = [self._comparison()]
+        if self.verdict.shared is not None:
+            price = f"at a price of {100 * self.verdict.price:.1f} %" if self.verdict.price >= 0.0005 else "at no price"
+            level = f"{100 * self.verdict.shared:g} %"
+            told.append(f"The measure of {level} serves all levels, so that sets are nested, {price}.")
+        if self.sample is not None:
+            some, of_all = self.sample
+            told.append(f"This was chosen on a sample of {some:,} of {of_all:,} training rows, and trained on all.")
+        return " ".join(told)
 
     def _comparison(self) -> str:
-        baseline, ours, error, accepted, unit, name, fallback = self.verdict
+        baseline, ours, _, accepted, unit, name, fallback, *_ = self.verdict
         if not np.isfinite(baseline):
             return f"fewer than {FEW_ROWS} training rows are too few to choose by; {fallback} is used."
-        gain, error = ((baseline - ours) / abs(baseline), error / abs(baseline)) if baseline else (0.0, 0.0)
-        how = f"{100 * gain:.1f} % smaller" if gain >= 0.0005 else "no smaller"
+        gain, low, high = self.verdict.gain()
+        interval = f"95 % interval {100 * low:.1f} to {100 * high:.1f} %"
         if not accepted:
             return (
                 f"nothing was gained for sure, so {fallback} is used as it is ({name}: {baseline:.3g} {unit} "
-                f"on training rows held out; the best combination was {how}, with a standard error of "
-                f"{100 * error:.1f} %)."
+                f"on training rows held out; the best combination was {100 * gain:.1f} % smaller, {interval})."
             )
         members, tried = int(self.table["chosen"].sum()), len(self.table["chosen"])
+        how = f"{100 * gain:.1f} % smaller ({interval})" if low > 0 else f"not clearly different ({interval} smaller)"
         return (
-            f"{ours:.3g} {unit} on training rows held out, against {baseline:.3g} of {name}: "
-            f"{how}, with a standard error of {100 * error:.1f} %. "
+            f"{ours:.3g} {unit} on training rows held out, against {baseline:.3g} of {name}: {how}. "
             f"{members} of {tried} candidates {'were combined' if members > 1 else 'was chosen'} on those same rows, "
             f"which makes the figure a little too good."
         )
@@ -167,9 +182,9 @@ def shortlist(judged: list[Judged]) -> list[Judged]:
     return chosen
 
 
-def combined_curve(members: list[Judged], fold: np.ndarray, judge: Judge) -> Curve:
+def combined_scores(members: list[Judged], fold: np.ndarray, judge: Judge) -> np.ndarray:
     # Held-out scores are computed again where they are needed: those of all candidates would not fit in memory.
-    return judge.curve(combine([held_out(one.candidate, fold, judge).margins for one in members]))
+    return combine([held_out(one.candidate, fold, judge).margins for one in members])
 
 
 def table(judged: list[Judged], members: list[Judged], confidence: Any) -> dict[str, np.ndarray]:

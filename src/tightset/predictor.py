@@ -189,6 +189,8 @@ class ConformalPredictor(Predicting, ClassifierMixin, BaseEstimator):
         return self
 
     def _calibrations(self, models: list[Any], X: Any, y: np.ndarray, groups: np.ndarray | None) -> list[Calibration]:
+        if len(models) > 1 and all(model is models[0] for model in models):  # one serves all levels
+            return self._calibrations(models[:1], X, y, groups) * len(models)
         if isinstance(X, Partitions):
             bare = copy(self)
             bare.folds_ = []

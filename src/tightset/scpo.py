@@ -52,7 +52,10 @@ class SCPOClassifier(ConformalPredictor):
 
     Parameters
     ----------
-    confidence : level, or several: one measure is trained for each.
+    confidence : level, or several: one measure is trained for each. Two measures may differ about a label, so that the
+        set at 90 % need not lie inside the set at 95 %; see ``nested``.
+    nested : with several levels, use one measure for all of them, that whose sets are smallest over all levels on
+        held-out training rows. Then sets grow with the level and never lose a label, and `summary` tells the price.
     estimator : what the measures are trained on.
 
         - None: the columns of X, starting from logistic regression.
@@ -126,11 +129,14 @@ class SCPOClassifier(ConformalPredictor):
            [ True, False, False]])
     """
 
+    nested = False  # of model files that were written before there was a choice
+
     def __init__(
         self,
         confidence: Any = 0.95,
         *,
         estimator: Any = None,
+        nested: bool = False,
         average: bool = True,
         boost: str | None = None,
         inefficiency: Any = "size",
@@ -158,6 +164,7 @@ class SCPOClassifier(ConformalPredictor):
     ) -> None:
         self.confidence = confidence
         self.estimator = estimator
+        self.nested = nested
         self.average = average
         self.boost = boost
         self.inefficiency = inefficiency
@@ -286,7 +293,7 @@ class SCPOClassifier(ConformalPredictor):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        for name in ("average", "unfold", "standardise", "keep_trace"):
+        for name in ("nested", "average", "unfold", "standardise", "keep_trace"):
             if not isinstance(getattr(self, name), (bool, np.bool_)):
                 raise ValueError(f"{name} must be True or False; got {getattr(self, name)!r}")  # noqa: TRY004
         if not (isinstance(self.verbose, (bool, int, np.bool_)) or str(self.verbose) == "auto"):
@@ -312,6 +319,11 @@ class SCPOClassifier(ConformalPredictor):
         if self.search == "grid":
             if self.estimator is not None:
                 raise ValueError("search='grid' trains on columns, as the paper does; leave estimator out")
+            if self.nested:
+                raise ValueError(
+                    "nested=True is not for search='grid': train for one level, and ask predict_set for others, whose "
+                    "sets by that one measure are nested"
+                )
             self._check_grid()
         else:
             for name in (*GRID, "keep_trace"):
@@ -357,6 +369,7 @@ class SCPOClassifier(ConformalPredictor):
                 "f": as_inefficiency(self.inefficiency),
                 "unfold": self.unfold,
                 "standardise": self.standardise,
+                "nest": self.nested,
                 "seed": generator(self.random_state).randint(2**31, size=4).tolist(),
                 "device": self.device,
                 "n_jobs": self.n_jobs,
@@ -429,6 +442,9 @@ class SCPOClassifier(ConformalPredictor):
                 callback=lambda *_: progress.advance(),
             )
         return [LinearModel(columns, found.theta.astype(X.dtype)) for found in searches], searches
+
+    def _model_for(self, level: Any) -> int:
+        return 0 if self.nested else super()._model_for(level)
 
     def _scores(
         self,

@@ -28,7 +28,7 @@ from tightset.pool import (
     Judged,
     Verdict,
     best_of_row,
-    combined_curve,
+    combined_scores,
     examine,
     held_out,
     shortlist,
@@ -39,11 +39,13 @@ from tightset.refine import InMemory, RowSource, refine
 from tightset.threads import Threads
 
 __all__ = [
+    "Chosen",
     "Level",
     "column_views",
     "fits_of",
     "has_signal",
     "logistic_regression",
+    "nested",
     "path_search",
     "train_columns",
     "unit_of",
@@ -66,6 +68,7 @@ def path_search(
     sample_weight: np.ndarray | None = None,
     unfold: bool = True,
     standardise: bool = True,
+    nest: bool = False,
     seed: Sequence[int] = (0,),
     device: str | None = None,
     n_jobs: int | None = None,
@@ -73,9 +76,9 @@ def path_search(
 ) -> list[Found]:
     """The model of each level, from raw training rows ``X (k, p)`` and labels ``y`` in ``0 ... n_classes - 1``.
 
-    A level's model does not depend on which others are asked for. Without a search there is no choice: the model is
-    logistic regression with C = 1. Of many rows (``search.samples``) a sample is searched, and what was chosen there is
-    trained on all of them; those may be `Partitions`.
+    A level's model does not depend on which others are asked for, unless one is to serve all (``nest``). Without a
+    search there is no choice: the model is logistic regression with C = 1. Of many rows (``search.samples``) a sample
+    is searched, and what was chosen there is trained on all of them; those may be `Partitions`.
     """
     weight = None if sample_weight is None else sample_weight / sample_weight.mean()
     everything = None
@@ -95,18 +98,22 @@ def path_search(
         logistic = logistic_candidates(views, search.strengths, threads=threads, progress=progress)
         tools = {"fold": fold, "search": search, "threads": threads, "progress": progress}
         levels = [Level.of(one, y, weight, f, seed, **tools) for one in confidences]
-        found = [_search_level(logistic, level) for level in levels]
+        chosen = [_search_level(logistic, level) for level in levels]
+        one_measure = nest and len(levels) > 1
+        chosen = nested(levels, chosen) if one_measure else chosen
+        found = [one.found for one in chosen]
         if everything is not None:
-            chosen = [(level.judge.eps, members) for level, (_, members) in zip(levels, found, strict=True)]
-
+            own_level = [one.verdict.shared or level.confidence for one, level in zip(found, levels, strict=True)]
+            parts = [(float(significance(at)), one.members) for at, one in zip(own_level, chosen, strict=True)]
+            parts = parts[:1] if one_measure else parts
             advance = _open_ended(progress)
             with Threads(n_jobs) as all_threads:  # on the host, whatever the search ran on
-                trained = refine(chosen, _source(*everything, all_threads), f, search.max_iter, advance)
+                trained = refine(parts, _source(*everything, all_threads), f, search.max_iter, advance)
+            models = [Ensemble(own) for own in trained]
+            models = models * len(found) if one_measure else models
             rows = len(y), len(everything[1])
-            return [
-                one._replace(model=Ensemble(own), sample=rows) for (one, _), own in zip(found, trained, strict=True)
-            ]
-        return [one for one, _ in found]
+            return [one._replace(model=own, sample=rows) for one, own in zip(found, models, strict=True)]
+        return found
 
 
 def _open_ended(progress: Progress) -> Callable[[], None]:
@@ -196,12 +203,52 @@ class Level(NamedTuple):
         )
 
     def curve(self, *members: Judged) -> Curve:
-        return combined_curve(list(members), self.fold, self.judge)
+        return self.judge.curve(self.scores(*members))
+
+    def scores(self, *members: Judged) -> np.ndarray:
+        """Those of members that are combined, on rows that they have not seen ``(k, C)``."""
+        return combined_scores(list(members), self.fold, self.judge)
 
     def gain(self, ours: Curve, theirs: Curve) -> tuple[float, float]:
         """How much smaller ours is, and the standard error of that."""
         gain = self.judge.criterion(theirs) - self.judge.criterion(ours)
         return gain, float(np.std(self.judge.resampled(theirs) - self.judge.resampled(ours)))
+
+
+class Chosen(NamedTuple):
+    """What the search at a level found, what it is made of, and the baseline that it was compared with."""
+
+    found: Found
+    members: list[Judged]
+    baseline: Judged
+
+
+def nested(levels: Sequence[Level], chosen: Sequence[Chosen]) -> list[Chosen]:
+    """One measure for all levels, that of the level whose sets are smallest over all of them: then sets are nested.
+
+    Sizes are compared as ratios, on held-out rows.
+    """
+    held_out = [level.scores(*one.members) for level, one in zip(levels, chosen, strict=True)]
+    curves = [[level.judge.curve(scores) for level in levels] for scores in held_out]
+    sizes = np.array(
+        [[level.judge.criterion(curve) for level, curve in zip(levels, some, strict=True)] for some in curves]
+    )
+    at = int(np.argmin(np.log(np.maximum(sizes, 1e-9)).mean(axis=1)))
+    best = chosen[at]
+    result = []
+    for place, (level, own) in enumerate(zip(levels, chosen, strict=True)):
+        _, error = level.gain(curves[at][place], level.curve(own.baseline))
+        verdict = own.found.verdict._replace(
+            ensemble=float(sizes[at, place]),
+            error=error,
+            accepted=best.found.verdict.accepted,
+            fallback=best.found.verdict.fallback,
+            shared=float(levels[at].confidence),
+            price=float(sizes[at, place] / max(sizes[place, place], 1e-9) - 1),
+        )
+        found = own.found._replace(model=best.found.model, table=best.found.table, verdict=verdict)
+        result.append(Chosen(found, best.members, own.baseline))
+    return result
 
 
 def _without_choice(
@@ -254,8 +301,7 @@ def train_columns(
     return by_columns, best, [one for start in starts for one in level.paths_from(start.candidate)]
 
 
-def _search_level(logistic: list[list[Candidate]], level: Level) -> tuple[Found, list[Judged]]:
-    """The model of a level, and what it is made of."""
+def _search_level(logistic: list[list[Candidate]], level: Level) -> Chosen:
     by_columns, best, trained = train_columns(logistic, level)
     baseline = best[0]
     judged = [one for some in by_columns for one in some] + trained
@@ -269,11 +315,11 @@ def _search_level(logistic: list[list[Candidate]], level: Level) -> tuple[Found,
     figures = level.judge.criterion(theirs), level.judge.criterion(ours)
     verdict = Verdict(*figures, error, accepted, unit_of(level.judge.f))
     model = Ensemble([one.member for one in members])
-    return Found(model, table(judged, members, level.confidence), verdict), members
+    return Chosen(Found(model, table(judged, members, level.confidence), verdict), members, baseline)
 
 
 def unit_of(f: Inefficiency) -> str:
-    return "labels a set" if f.name == "size" else f"of mean inefficiency ({f.name})"
+    return "labels per set" if f.name == "size" else f"of mean inefficiency ({f.name})"
 
 
 def _doubt(by_columns: list[list[Judged]], fold: np.ndarray, judge: Judge, *, unfolded: bool) -> float:

@@ -40,7 +40,7 @@ from tightset.pool import (
     table,
 )
 from tightset.progress import Progress
-from tightset.search import Level, column_views, fits_of, has_signal, train_columns, unit_of
+from tightset.search import Chosen, Level, column_views, fits_of, has_signal, nested, train_columns, unit_of
 from tightset.threads import Threads
 
 __all__ = ["stacked_search", "without_choice"]
@@ -84,6 +84,7 @@ def stacked_search(
     sample_weight: np.ndarray | None = None,
     unfold: bool = True,
     standardise: bool = True,
+    nest: bool = False,
     seed: Sequence[int] = (0,),
     device: str | None = None,
     n_jobs: int | None = None,
@@ -123,12 +124,11 @@ def stacked_search(
             stack.columns = None
         families = stack.families(search.strengths, threads, progress)
         tools = {"fold": fold, "search": search, "threads": threads, "progress": progress}
-        found = []
-        for confidence in confidences:
-            level = Level.of(confidence, y, weight, f, seed, **tools)
+        levels, chosen = [Level.of(one, y, weight, f, seed, **tools) for one in confidences], []
+        for level in levels:
             grown = _grown(boost, rows, stack, level, given, n_jobs)
-            found.append(_search_level(stack, families, linear, grown, level))
-        return found
+            chosen.append(_search_level(stack, families, linear, grown, level))
+        return [one.found for one in (nested(levels, chosen) if nest and len(levels) > 1 else chosen)]
 
 
 def _grown(
@@ -347,7 +347,7 @@ class _Stack:
 
 def _search_level(
     stack: _Stack, families: list[_Family], linear: list[list[Candidate]], grown: list[Grown], level: Level
-) -> Found:
+) -> Chosen:
     pulls = level.search.pulls[:-1] or level.search.pulls
     firm = replace(level.search, pulls=[_FIRMER * pull for pull in pulls])
     plain = level.examined([stack.anchor(at) for at in range(stack.n_bases)])
@@ -373,7 +373,7 @@ def _search_level(
     verdict = Verdict(*figures, accepted, unit_of(level.judge.f), _title(baseline), _title(stays))
     members = members if accepted else [stays]
     everyone = list({id(one.candidate): one for one in (*plain, *judged)}.values())
-    return Found(stack.model(members), table(everyone, members, level.confidence), verdict)
+    return Chosen(Found(stack.model(members), table(everyone, members, level.confidence), verdict), members, baseline)
 
 
 def _title(one: Judged) -> str:

@@ -104,7 +104,7 @@ def mean_size(
         low, high = np.array([_size_interval(row, interval) for row in rows]).T
         ax.fill_between(own, low, high, color=_line(at)["color"], alpha=0.22, lw=0)
         ax.plot(own, mean, label=name or "mean size", **_line(at))
-    ax.set_ylabel(f"labels a set, mean with {percent(interval)} interval")
+    ax.set_ylabel(f"labels per set, mean with {percent(interval)} interval")
     _confidence_axis(ax, source, levels)
     legend_above(ax)
     return ax
@@ -215,7 +215,7 @@ def class_size(
             deviation = np.sqrt(np.maximum(square - mean**2, 0) * rows / (rows - 1))
             figures[name] = mean, *mean_interval(mean, np.nan_to_num(deviation), rows, level=interval)
     ax = _draw_by_class(ax, found, figures, most, lowest_first=False, what="of the largest sets")
-    _append(ax, "labels a set, for the label's rows", interval)
+    _append(ax, "labels per set, for the label's rows", interval)
     if len(found) > 1:
         legend_above(ax)
     return ax

@@ -113,7 +113,7 @@ def _draw_verdict(ax: Any, verdict: Any) -> None:
 def _grid_unit(model: Any) -> str:
     if model._grid_settings()["selection"] == "loss":
         return "surrogate loss"
-    return "inefficiency (f of labels a set) of the training rows"
+    return "inefficiency (f of labels per set) of the training rows"
 
 
 def _grid_name(table: dict[str, np.ndarray], b: int) -> str:

@@ -1,0 +1,313 @@
+"""Types of rows: a row that calibrated ties with itself, whatever type it comes back in."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy import sparse, stats
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import tightset
+from tightset import ConformalClassifier, SCPOClassifier, TightsetWarning
+from tightset.rowtypes import coarser_than, conform, dtypes_of, slack_of
+from tightset.tables import fit_table
+
+FLOATS = ("float16", "float32", "float64")
+TYPES = (*FLOATS, "int64", "bool", "Float32", "Float64", "Int64", "boolean")
+UNEVEN = (0.1, 0.7)  # of which no float type holds what another does
+
+
+def rows(seed, n, values=(0.0, 1.0)):
+    """Two columns of two values; the first is the label, but for 7 % of the rows."""
+    rng = np.random.default_rng(seed)
+    X = rng.choice(values, size=(n, 2))
+    return X, ((X[:, 0] == values[1]) ^ (rng.uniform(size=n) < 0.07)).astype(int)
+
+
+def of_type(X, name):
+    """An array, or a frame for the types of pandas."""
+    if name in ("Float32", "Float64", "Int64", "boolean"):
+        plain = {"Int64": "int64", "boolean": "bool"}.get(name, "float64")
+        return pd.DataFrame(X.astype(plain), columns=["a", "b"]).astype(name)
+    return X.astype(name)
+
+
+def quick(**how):
+    return SCPOClassifier(confidence=0.9, search="fast", max_iter=5, random_state=0, verbose=False, **how)
+
+
+def plain(estimator=None, **how):
+    return ConformalClassifier(estimator, confidence=0.9, random_state=0, **how)
+
+
+def boosted():
+    from lightgbm import LGBMClassifier
+
+    return LGBMClassifier(n_estimators=5, verbose=-1, n_jobs=1)
+
+
+MAKERS = {
+    "SCPO": quick,
+    "SCPO on trees": lambda: quick(estimator=RandomForestClassifier(5)),
+    "default": plain,
+    "logistic": lambda: plain(LogisticRegression()),
+    "scaled logistic": lambda: plain(make_pipeline(StandardScaler(), LogisticRegression())),
+    "histograms": lambda: plain(HistGradientBoostingClassifier(max_iter=5)),
+    "forest": lambda: plain(RandomForestClassifier(5)),
+    "lightgbm": lambda: plain(boosted()),
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_names():
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="X (does not have valid|has) feature names")
+        yield
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_numbers_that_every_type_holds_give_the_same_sets_in_every_type(name):
+    """For all types of training, of calibration and of new rows: 0 and 1 are the same in all of them."""
+    (X, y), (X_cal, y_cal), (X_new, _) = rows(0, 300), rows(1, 99), rows(2, 40)
+    expected = MAKERS[name]().fit(X, y, X_cal=X_cal, y_cal=y_cal).predict_p(X_new)
+    types = TYPES if name in ("default", "SCPO") else ("float16", "float32", "float64", "bool", "Int64")
+    for trained in types:
+        clf = MAKERS[name]().fit(of_type(X, trained), y, X_cal=of_type(X_cal, trained), y_cal=y_cal)
+        for calibrated in types:
+            clf.calibrate(of_type(X_cal, calibrated), y_cal)
+            for new in types:
+                found = clf.predict_p(of_type(X_new, new))
+                np.testing.assert_allclose(found, expected, err_msg=f"{trained}, {calibrated}, {new}", atol=1e-6)
+
+
+def coverage(clf, calibrated, new, draws, values=UNEVEN, as_rows=lambda X: X, n=99):
+    """The mean coverage over calibration sets, and four standard errors below what the guarantee is."""
+    seen = []
+    for draw in range(draws):
+        (X_cal, y_cal), (X_new, y_new) = rows([3, draw], n, values), rows([4, draw], 50, values)
+        clf.calibrate(as_rows(of_type(X_cal, calibrated)), y_cal)
+        sets = np.asarray(clf.predict_set(as_rows(of_type(X_new, new))))
+        seen.append(sets[np.arange(50), y_new].mean())
+    spread = np.sqrt((0.09 / (n + 2) + 0.09 / 50) / draws)
+    return np.mean(seen), 0.9 - 4 * spread
+
+
+@pytest.mark.parametrize("trained", FLOATS)
+@pytest.mark.parametrize("name", ["default", "logistic", "histograms", "SCPO"])
+def test_coverage_holds_for_all_pairs_of_types_of_numbers_that_they_hold_differently(name, trained):
+    """0.1 and 0.7 are other numbers in each type. (`make claims` does the same for more of everything.)"""
+    X, y = rows(0, 400, UNEVEN)
+    clf = MAKERS[name]().fit(of_type(X, trained), y)
+    for calibrated in FLOATS:
+        for new in FLOATS:
+            seen, least = coverage(clf, calibrated, new, 60)
+            assert seen > least, (calibrated, new, seen)
+            assert clf.predict_set(of_type(X[:100], new)).sum(axis=1).mean() < 1.5
+
+
+def test_coverage_of_given_scores_in_another_type():
+    """Probabilities of a discrete column, and the same ones in float32."""
+    table = np.array([[0.93, 0.07], [0.07, 0.93], [0.55, 0.45]])
+    seen = []
+    for draw in range(300):
+        rng = np.random.default_rng([5, draw])
+        at = rng.integers(3, size=149)
+        y = (rng.uniform(size=149) > table[at, 0]).astype(int)
+        for first, second in (("float64", "float32"), ("float32", "float64"), ("float64", "float16")):
+            clf = plain("precomputed").fit(table[at[:99]].astype(first), y[:99])
+            sets = clf.predict_set(table[at[99:]].astype(second))
+            seen.append((sets[np.arange(50), y[99:]].mean(), sets.sum(axis=1).mean()))
+    covered, size = np.mean(seen, axis=0)
+    assert covered > 0.9 - 4 * np.sqrt((0.09 / 101 + 0.09 / 50) / 300)
+    assert size < 1.5
+
+
+def test_frames_of_mixed_types_are_computed_as_in_training():
+    (X, y), (X_new, _) = rows(0, 400, UNEVEN), rows(1, 60, UNEVEN)
+    frame = pd.DataFrame(X, columns=["a", "b"]).astype({"a": "float32"})
+    new = pd.DataFrame(X_new, columns=["a", "b"])
+    for make in (plain, quick, MAKERS["histograms"]):
+        clf = make().fit(frame, y)
+        expected = clf.predict_p(new.astype({"a": "float32"}))
+        for other in (new, new.astype("Float64"), pl.from_pandas(new), new.astype({"a": "Float32"})):
+            np.testing.assert_allclose(clf.predict_p(other), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("first", ["float32", "float64"])
+@pytest.mark.parametrize("second", ["float32", "float64"])
+def test_sparse_rows(first, second):
+    for make in (plain, quick, MAKERS["logistic"]):
+        X, y = rows(0, 400, (0.0, 0.7))
+        clf = make().fit(sparse.csr_array(X.astype(first)), y)
+        seen, least = coverage(clf, first, second, 60, (0.0, 0.7), sparse.csr_array)
+        assert seen > least
+
+
+@pytest.mark.parametrize("second", ["float16", "float32", "int64", "bool"])
+def test_dask_rows(second):
+    import dask.array as da
+
+    (X, y), (X_new, _) = rows(0, 400), rows(1, 60)
+    for make in (plain, quick):
+        clf = make().fit(X, y)
+        expected = clf.predict_set(X_new)
+        np.testing.assert_array_equal(clf.predict_set(da.from_array(X_new.astype(second), chunks=(25, 2))), expected)
+        clf.calibrate(da.from_array(X.astype(second), chunks=(100, 2)), y)
+        np.testing.assert_array_equal(clf.calibrate(X, y).predict_set(X_new), clf.predict_set(X_new))
+
+
+def test_model_files_remember_the_types(tmp_path):
+    X, y = rows(0, 400, UNEVEN)
+    clf = plain().fit(X.astype("float32"), y)
+    clf.save(tmp_path / "m.tightset")
+    again = tightset.load(tmp_path / "m.tightset")
+    np.testing.assert_array_equal(again.predict_p(X), clf.predict_p(X.astype("float32")))
+    other = plain().fit(X, y)
+    other.save(tmp_path / "m.tightset")
+    again = tightset.load(tmp_path / "m.tightset")
+    np.testing.assert_array_equal(again.predict_p(X.astype("float32")), other.predict_p(X.astype("float32")))
+
+
+@pytest.mark.parametrize("name", ["default", "histograms", "forest", "SCPO"])
+@pytest.mark.parametrize("trained", ["float32", "float64"])
+@pytest.mark.parametrize("calibrated", FLOATS)
+def test_an_exported_graph_rounds_as_the_library_does(name, trained, calibrated):
+    import onnxruntime
+
+    from tightset.export import to_onnx
+
+    (X, y), (X_new, _) = rows(0, 300, UNEVEN), rows(1, 60, UNEVEN)
+    clf = MAKERS[name]().fit(X.astype(trained), y).calibrate(of_type(X, calibrated), y)
+    session = onnxruntime.InferenceSession(to_onnx(clf).SerializeToString(), providers=["CPUExecutionProvider"])
+    kind = {"tensor(float)": "float32", "tensor(double)": "float64"}[session.get_inputs()[0].type]
+    (found,) = session.run(None, {"X": X_new.astype(kind)})
+    np.testing.assert_array_equal(found, clf.predict_set(X_new.astype(kind)))
+
+
+def test_tables_of_any_type_give_the_same_sets():
+    (X, y), (X_new, _) = rows(0, 400), rows(1, 60)
+    frame, new = (pd.DataFrame(some, columns=["a", "b"]) for some in (X, X_new))
+    model = fit_table(frame.assign(label=y), "label", plain())
+    expected = model.predict_set(new)
+    for name in ("float16", "float32", "int64", "Float32", "Int64"):
+        np.testing.assert_array_equal(model.predict_set(new.astype(name)), expected)
+        other = fit_table(frame.astype(name).assign(label=y), "label", plain())
+        np.testing.assert_array_equal(other.predict_set(new), expected)
+
+
+def test_a_frozen_classifier_is_asked_in_the_type_of_calibration():
+    X, y = rows(0, 400, UNEVEN)
+    model = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
+    clf = plain(FrozenEstimator(model)).fit(X[:99], y[:99])
+    for new in FLOATS:
+        seen, least = coverage(clf, "float64", new, 60)
+        assert seen > least
+
+
+def test_what_is_coarser():
+    assert coarser_than(["float32", "float64"], ["float32", "float64"]) is None
+    assert coarser_than(["float32", "float16"], ["float32", "float64"]) == "float16"
+    assert coarser_than("float32", None) == "float32"  # calibrated on lists
+    assert coarser_than(["category", "int64"], ["category", "float64"]) is None
+
+
+def test_rows_are_cast_only_where_nothing_is_lost():
+    halves = np.array([[0.5, 1.0]])
+    assert conform(halves, "int64", "int64").dtype == np.float64
+    assert conform(np.array([[2.0, 1.0]]), "int64", "int64").dtype == np.int64
+    texts = pd.DataFrame({"a": ["x"], "b": [1.0]})
+    assert conform(texts, ["object", "float32"], None)["b"].dtype == np.float32
+    assert dtypes_of([[1]]) is None
+    huge = np.array([[1e300]])
+    np.testing.assert_array_equal(conform(huge, "float64", "float32"), huge)
+
+
+def test_slack_is_what_rounding_moves_rows_that_tie():
+    scores, moved = np.array([0.5] * 30 + [0.9]), np.array([0.5 + 1e-8] * 30 + [0.1])
+    assert 1e-8 <= slack_of(scores, moved) < 1.1e-8
+    assert slack_of(np.arange(40.0), np.arange(40.0)) == 0
+
+
+def test_continuous_rows_are_not_made_larger_by_a_coarser_type():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((2000, 5))
+    y = (X[:, 0] + 0.5 * rng.standard_normal(2000) > 0).astype(int)
+    for make in (plain, quick, MAKERS["histograms"]):
+        clf = make().fit(X[:1000], y[:1000])
+        fine, coarse = clf.predict_set(X[1000:]), clf.predict_set(X[1000:].astype(np.float32))
+        assert (fine != coarse).mean() < 0.003
+
+
+def test_smoothed_sets_of_a_coarser_type_cover_exactly():
+    X, y = rows(0, 400, UNEVEN)
+    clf, seen = plain().fit(X, y), []
+    for draw in range(200):
+        (X_cal, y_cal), (X_new, y_new) = rows([3, draw], 99, UNEVEN), rows([4, draw], 50, UNEVEN)
+        clf.calibrate(X_cal, y_cal)
+        sets = clf.predict_set(X_new.astype(np.float32), smoothed=True)
+        seen.append(sets[np.arange(50), y_new].mean())
+    assert abs(np.mean(seen) - 0.9) < 4 * np.sqrt((0.09 / 101 + 0.09 / 50) / 200)
+
+
+def test_labels_that_training_lacks_are_missed_and_told():
+    X, y = rows(0, 400)
+    strange = np.where(np.arange(100) < 7, 9, y[300:])
+    for make in (plain, quick):
+        clf = make().fit(X[:300], y[:300])
+        with pytest.warns(TightsetWarning, match=r"7 of 100 rows \(7\.0%\) in y have labels that were not in training"):
+            row = clf.evaluate(X[300:], strange)
+        known = clf.evaluate(X[307:], y[307:])
+        assert row["coverage"] == pytest.approx(0.93 * known["coverage"])
+        assert row["unknown_label"] == pytest.approx(0.07)
+        with pytest.raises(ValueError, match="not in training"):
+            clf.evaluate(X[:5], ["a"] * 5)
+
+
+def test_calibration_rows_with_unknown_labels_count_as_rows_that_conform_least():
+    """So coverage holds although such rows come: 4 % have a label that nobody knows."""
+    X, y = rows(0, 400)
+    clf, seen = plain().fit(X, y), []
+    for draw in range(100):
+        (X_cal, y_cal), (X_new, y_new) = rows([3, draw], 199), rows([4, draw], 200)
+        rng = np.random.default_rng(draw)
+        y_cal[rng.uniform(size=199) < 0.04] = 9
+        y_new[rng.uniform(size=200) < 0.04] = 9
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TightsetWarning)
+            seen.append(clf.calibrate(X_cal, y_cal).evaluate(X_new, y_new)["coverage"])
+    assert np.mean(seen) > 0.9 - 4 * np.sqrt((0.09 / 201 + 0.09 / 200) / 100)
+    y_cal[:3] = 9
+    with pytest.warns(TightsetWarning, match="count as missed"):
+        clf.calibrate(X_cal, y_cal)
+
+
+def test_a_long_tail_of_labels_is_told_of():
+    rng = np.random.default_rng(0)
+    y = rng.zipf(1.6, 100)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        plain().fit(rng.standard_normal((100, 2)), y)
+    assert any("have a label that no training row has" in str(one.message) for one in told)
+
+
+def test_the_law_of_coverage_is_met_exactly_by_rows_without_ties():
+    """A check of the checks above: with continuous scores coverage is beta, in any pair of types."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60_000, 1))
+    y = (X[:, 0] + rng.standard_normal(len(X)) > 0).astype(int)
+    clf = plain().fit(X[:500], y[:500])
+    for first, second in (("float64", "float32"), ("float32", "float64")):
+        covered = []
+        for draw in range(100):
+            cal, new = X[500 * draw + 500 :][:99], X[500 * draw + 600 :][:400]
+            clf.calibrate(cal.astype(first), y[500 * draw + 500 :][:99])
+            sets = clf.predict_set(new.astype(second))
+            covered.append(sets[np.arange(400), y[500 * draw + 600 :][:400]].mean())
+        law = stats.beta(90, 10)
+        assert abs(np.mean(covered) - law.mean()) < 4 * np.sqrt((law.var() + 0.09 / 400) / 100)
