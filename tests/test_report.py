@@ -221,7 +221,7 @@ def test_many_rows_and_many_labels_make_a_page_of_few_megabytes(tmp_path):
     np.testing.assert_array_equal(
         embedded_sets(data)[7], fitted.predict_set(scores, confidence=stops(fitted, None)[0][7])[data["at"]]
     )
-    assert "The 20 of 1,000 labels that are covered least" in page
+    assert "The 20 of 1,000 labels with the most rows missed beyond what was asked" in page
 
 
 def test_sparse_rows_lists_and_polars(rows, model, tmp_path):

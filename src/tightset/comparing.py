@@ -9,8 +9,9 @@ import numpy as np
 from scipy.special import stdtr, stdtrit
 
 from tightset.metrics import bootstrap_difference, sign_test
+from tightset.shortfall import Shortfall, counts_of, short_labels
 
-__all__ = ["Comparison", "compare", "over_splits", "verdict"]
+__all__ = ["Comparison", "compare", "over_splits", "short_over_splits", "verdict"]
 
 
 class Comparison(NamedTuple):
@@ -75,6 +76,28 @@ def over_splits(found: Sequence[Sequence[Comparison]], test_share: float) -> lis
         result.append(
             Comparison(rows[0].confidence, baseline, scpo, mean, difference - reach, difference + reach, p_value)
         )
+    return result
+
+
+def short_over_splits(
+    found: Sequence[Sequence[Comparison]],
+    labels: Sequence[np.ndarray],
+    names: Sequence[Any],
+    calibration_rows: Any,
+    test_share: float,
+) -> list[Shortfall]:
+    """For each level, the labels that SCPO's sets cover less than was asked, over the test rows of all splits.
+
+    ``labels`` has those of the test rows of each split, ``names`` all labels that there are. A row may be tested in
+    several of ``J`` splits, and tells little new then: ``1 + (J - 1) test_share`` rows count as one, as if a row had
+    the same fate in every split.
+    """
+    repeats = 1 + (len(found) - 1) * test_share
+    result = []
+    for rows in zip(*found, strict=True):
+        counts = [counts_of(row.scpo, y, names) for row, y in zip(rows, labels, strict=True)]
+        there, covered = np.sum(counts, axis=0)
+        result.append(short_labels(there, covered, rows[0].confidence, calibration_rows, repeats=repeats))
     return result
 
 
