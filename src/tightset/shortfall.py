@@ -21,6 +21,7 @@ from scipy import stats
 from tightset.icp import rank, significance
 
 __all__ = [
+    "REMEDY",
     "Short",
     "Shortfall",
     "calibrated_with",
@@ -29,7 +30,13 @@ __all__ = [
     "of_rows",
     "reason",
     "short_labels",
+    "why",
 ]
+
+REMEDY = (
+    "For coverage of each label, fit with `--label-conditional` (`label_conditional=True` in Python); sets grow where "
+    "labels are hard."
+)
 
 
 class Short(NamedTuple):
@@ -151,8 +158,8 @@ def calibrated_with(model: Any) -> np.ndarray:
     return rows
 
 
-def reason(*, by_label: bool, low_on_average: bool) -> str:
-    """Why labels fall short, and what helps."""
+def why(*, by_label: bool, low_on_average: bool) -> str:
+    """Why labels fall short, in words; `REMEDY` helps unless each label was calibrated by itself."""
     if by_label:
         return (
             "The model was calibrated label by label, so that each label should be covered: these rows, or how they "
@@ -160,14 +167,16 @@ def reason(*, by_label: bool, low_on_average: bool) -> str:
         )
     if low_on_average:
         return (
-            "Coverage is short on average over all rows as well: these rows may differ from those that calibrated. "
-            "Calibrate on rows like these first; then --label-conditional (label_conditional=True in Python) gives "
-            "coverage for each label."
+            "Coverage is short on average over all rows as well: these rows may differ from those that calibrated, and "
+            "to calibrate on rows like these comes first."
         )
-    return (
-        "Coverage holds on average over all rows, not for each label. For coverage of each label, fit with "
-        "--label-conditional (label_conditional=True in Python); sets grow where labels are hard."
-    )
+    return "Coverage holds on average over all rows, not for each label."
+
+
+def reason(*, by_label: bool, low_on_average: bool = False) -> str:
+    """Why labels fall short, and what helps."""
+    told = why(by_label=by_label, low_on_average=low_on_average)
+    return told if by_label else f"{told} {REMEDY}"
 
 
 def _lower_tail(h: np.ndarray, n: np.ndarray, confidence: Any, calibration_rows: np.ndarray | None) -> np.ndarray:

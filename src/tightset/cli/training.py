@@ -269,7 +269,7 @@ def _tell_short(
     for level, one in zip(levels, short, strict=True):
         for line in one.told(level, names, kind=kind):
             typer.echo(line)
-    typer.echo(reason(by_label=by_label, low_on_average=False))
+    typer.echo(reason(by_label=by_label))
 
 
 def _write_both(out: Path, rest: Path, table: Any, model: Any, chosen: Any, progress: Any) -> None:

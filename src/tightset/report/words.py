@@ -13,7 +13,7 @@ from tightset.icp import calibration_rows_needed, significance
 from tightset.intervals import coverage_band, share_interval
 from tightset.metrics import bootstrap_difference, sign_test
 from tightset.report.numbers import ByLabel, Tally, calibration
-from tightset.shortfall import Shortfall, reason
+from tightset.shortfall import Shortfall, why
 
 __all__ = [
     "NAME",
@@ -133,8 +133,8 @@ def say(
             said["short"] = f"{of} {'is' if few else 'are'} covered less than {said['level']}, by more than chance."
             low = hits / n < band(model, level, n)[0]
             by_label = model.folds_[0].calibrations[0].by_label
-            said["short_why"] = reason(by_label=by_label, low_on_average=low)
-            fall = f" {of} {'falls' if few else 'fall'} short."
+            said["short_why"] = why(by_label=by_label, low_on_average=low)
+            fall = f" {of} short."
     many = "label" if said["size"] == "1.00" else "labels"
     said["told"] = f"At {said['level']} confidence: {seen}{said['size']} {many} per set, {said['single']} single.{fall}"
     return said

@@ -40,6 +40,7 @@ from tightset.report.words import (
     thousandths,
     versions,
 )
+from tightset.shortfall import REMEDY
 from tightset.storage import written_whole
 
 __all__ = ["write_report"]
@@ -145,6 +146,7 @@ def write_report(
         "of_labels": _labels_now(texts, labels, chosen),
         "short": [] if texts is None else texts["short"][chosen],
         "named": _NAMED,
+        "remedy": REMEDY,
         "pairs": _pairs_now(drawn["together"], labels, n, chosen),
         "compared": comparison,
         "summary": in_short(comparison),
@@ -285,6 +287,7 @@ def _render(facts: dict[str, Any], data: str) -> str:
         loader=FunctionLoader(read), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     style, script = read("page.css"), read("page.js")
+    pages.filters["parts"] = lambda text: text.split("`")  # words, code, words, ...
     pages.filters["short"] = lambda text, length: text if len(text) <= length else text[: length - 1] + "…"
     return pages.get_template("page.html").render(
         facts,

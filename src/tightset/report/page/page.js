@@ -155,8 +155,10 @@
       value.textContent = data.ofLabels.size[k][at];
     });
     [...one("label-table").tBodies[0].rows].forEach((row, at) => {
-      const texts = [...shareOf(at), data.ofLabels.size[k][at], falls.has(at) ? "yes" : ""];
+      const [share, interval] = shareOf(at);
+      const texts = [falls.has(at) ? `${share} *` : share, interval, data.ofLabels.size[k][at]];
       texts.forEach((text, place) => (row.cells[place + 2].textContent = text));
+      row.cells[2].classList.toggle("miss", falls.has(at));
     });
   };
   const showPairs = () => {
