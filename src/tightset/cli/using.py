@@ -158,9 +158,10 @@ def evaluate(
     for row, one in zip(rows, short, strict=True):
         for line in one.told(row["confidence"], names, rest="" if by_label else ": --by-label shows all"):
             typer.echo(line)
-    if any(one.labels for one in short):
-        low = [row["coverage"] < band(loaded.predictor, row["confidence"], row["n"])[0] for row in rows]
-        typer.echo(reason(by_label=bool(loaded.predictor.label_conditional), low_on_average=any(low)))
+    failing = [row for row, one in zip(rows, short, strict=True) if one.labels]
+    if failing:
+        low = any(row["coverage"] < band(loaded.predictor, row["confidence"], row["n"])[0] for row in failing)
+        typer.echo(reason(by_label=bool(loaded.predictor.label_conditional), low_on_average=low))
     if by_label:
         marks = [{at.label for at in one.labels} for one in short]
         of_labels = [
