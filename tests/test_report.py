@@ -15,8 +15,9 @@ from sklearn.exceptions import NotFittedError
 from makers import baseline, quick_scpo
 from tightset import ConformalClassifier
 from tightset.report import write_report
-from tightset.report.numbers import stops
-from tightset.report.words import percent
+from tightset.report.numbers import by_label, stops, tally
+from tightset.report.words import number, percent
+from tightset.shortfall import of_rows
 
 SCRIPT, IMAGE = "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>'
 
@@ -221,7 +222,7 @@ def test_many_rows_and_many_labels_make_a_page_of_few_megabytes(tmp_path):
     np.testing.assert_array_equal(
         embedded_sets(data)[7], fitted.predict_set(scores, confidence=stops(fitted, None)[0][7])[data["at"]]
     )
-    assert "The 20 of 1,000 labels that are covered least" in page
+    assert "The 20 of 1,000 labels with the most rows missed beyond what was asked" in page
 
 
 def test_sparse_rows_lists_and_polars(rows, model, tmp_path):
@@ -298,3 +299,116 @@ def test_bad_input_leaves_the_file_as_it_was(rows, model, tmp_path, monkeypatch)
 def test_the_same_input_gives_the_same_bytes(rows, model, tmp_path):
     first, second = (write_report(tmp_path / f"{at}.html", model, *rows[2:], baseline=model) for at in "ab")
     assert first.read_bytes() == second.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def uneven():
+    """Eleven labels, one of which is common and easy, and some of which hide behind others."""
+    rng = np.random.default_rng(5)
+    y = rng.choice(11, 3600, p=[0.4, *[0.06] * 10])
+    X = 5 * rng.standard_normal((11, 4))[np.where(y > 7, 0, y)] + rng.standard_normal((3600, 4))
+    names = np.array([f"label {c:02d}" for c in range(11)])
+    return X[:2600], names[y[:2600]], X[2600:], names[y[2600:]]
+
+
+def recount(model, X, y, level):
+    """Sets and codes, independent of the report."""
+    return model.predict_set(X, confidence=level), np.searchsorted(model.classes_, y)
+
+
+def test_labels_that_fall_short_are_named_at_the_top_and_the_verdict_is_of_the_average(uneven, tmp_path):
+    X, y, X_new, y_new = uneven
+    fitted = baseline(confidence=0.8).fit(X, y)
+    page, data = read(write_report(tmp_path / "page.html", fitted, X_new, y_new))
+    levels, chosen = stops(fitted, None)
+    shown = 0
+    for k, level in enumerate(levels):
+        sets, codes = recount(fitted, X_new, y_new, level)
+        covered = sets[np.arange(len(codes)), codes]
+        short = of_rows(codes, covered, 11, level, 650).labels
+        of = data["ofLabels"]
+        assert [of["of"][at] for at in of["short"][k]] == [one.label for one in short]
+        said = data["say"][k]
+        assert said["verdict"].startswith("On average over all rows")
+        assert bool(short) == ("hides the label" in said["verdict"])
+        assert bool(short) == (said["short"] != "")
+        assert ("None of the 11 labels" in said["verdict"]) == (not short)
+        if short:
+            assert said["short"].startswith(f"{len(short)} of 11 labels")
+            assert said["told"].endswith(f"{len(short)} of 11 labels short.")
+        shown += bool(short)
+        for at, c in enumerate(of["of"]):
+            hits, rows = int(covered[codes == c].sum()), int((codes == c).sum())
+            assert of["shares"][of["share"][k][at]][0] == percent(hits / rows)
+            assert of["size"][k][at] == number(sets[codes == c].sum(axis=1).mean())
+            assert of["rows"][at] == f"{rows:,}"
+    assert shown > 3
+    begin = page.index("What was asked, and the answer</h2>")
+    assert begin < page.index('id="short">') < page.index('class="glance"') < page.index('class="verdict"')
+    assert "For coverage of each label, fit with" in page
+    assert '<code class="nb">--label-conditional</code>' in page
+    named = page[page.index('id="short">') : page.index('class="glance"')]
+    for at in data["ofLabels"]["short"][chosen]:
+        assert fitted.classes_[data["ofLabels"]["of"][at]] in named
+
+
+def test_a_model_calibrated_label_by_label_raises_no_alarm_and_is_not_told_to_become_one(uneven, tmp_path):
+    X, y, X_new, y_new = uneven
+    fitted = baseline(confidence=0.8, label_conditional=True).fit(X, y)
+    page, data = read(write_report(tmp_path / "page.html", fitted, X_new, y_new))
+    assert sum(map(bool, data["ofLabels"]["short"])) == 0
+    assert 'id="short" hidden' in page
+    shifted = np.where(y_new == "label 01", "label 02", y_new)
+    page, data = read(write_report(tmp_path / "page.html", fitted, X_new, shifted))
+    of = data["ofLabels"]
+    assert [of["of"][at] for at in of["short"][data["start"]]] == [2]
+    assert "may differ from those that calibrated" in data["say"][data["start"]]["short_why"]
+    assert "For coverage of each label, fit with" not in page
+
+
+def test_pairs_of_labels_are_those_of_every_stop(uneven, tmp_path):
+    X, y, X_new, _ = uneven
+    fitted = baseline(confidence=0.8).fit(X, y)
+    page, data = read(write_report(tmp_path / "page.html", fitted, X_new))  # which needs no labels
+    assert data["ofLabels"] is None
+    for level, stop, said in zip(stops(fitted, None)[0], data["pairs"]["stops"], data["say"], strict=True):
+        sets = fitted.predict_set(X_new, confidence=level).astype(int)
+        pairs = sets.T @ sets * (1 - np.eye(11, dtype=int))
+        if not pairs.any():
+            assert stop is None
+            assert said["pairs"] == "No set holds two labels."
+            continue
+        at = stop["labels"]
+        assert stop["counts"] == [int(pairs[at[i], at[j]]) for i in range(len(at)) for j in range(i + 1, len(at))]
+        assert all(pairs[a].sum() >= np.sort(pairs.sum(axis=1))[-len(at)] for a in at)
+        (a, b, text), *_ = stop["pairs"]
+        assert text.startswith(f"{pairs.max():,} (")
+        assert pairs[a, b] == pairs.max()
+    assert "does not follow the slider" not in page
+
+
+def test_of_too_many_labels_the_pairs_stay_and_the_page_says_at_which_level(rows, model, tmp_path, monkeypatch):
+    monkeypatch.setattr("tightset.report.numbers._PAIRS_IN_MEMORY", 100)
+    page, data = read(write_report(tmp_path / "page.html", model, *rows[2:]))
+    level = data["say"][data["start"]]["level"]
+    assert f"This figure does not follow the slider: of so many labels, pairs are counted at {level} only." in page
+    assert f'Labels that share sets <span class="at">at {level}</span>' in page
+    assert data["pairs"]["stops"] is None
+
+
+def test_rows_of_a_label_that_the_model_does_not_know_are_missed_and_belong_to_no_label(rows, model):
+    levels, _ = stops(model, None)
+    codes = np.searchsorted(model.classes_, rows[3])
+    codes[:50] = -1
+    found = tally(model, rows[2], codes, levels)
+    assert not found.covered[:, :50].any()
+    of = by_label(model, codes, found, levels)
+    assert of.rows.sum() == 150
+    np.testing.assert_array_equal(of.covered.sum(axis=1), found.covered.sum(axis=1))
+
+
+def test_words_are_labels_per_set(rows, model, tmp_path):
+    page, _ = read(write_report(tmp_path / "page.html", model, *rows[2:], baseline=model))
+    assert not re.search("labels a set", page, re.IGNORECASE)
+    assert "Labels per set" in page
+    assert "So it does here" not in page

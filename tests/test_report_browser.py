@@ -21,8 +21,10 @@ from selenium.webdriver.support.wait import WebDriverWait
 
 from makers import baseline, quick_scpo
 from tightset import TightsetWarning
+from tightset.intervals import share_interval
 from tightset.report import write_report
 from tightset.report.words import number, percent
+from tightset.shortfall import of_rows
 
 SCRIPT, IMAGE = "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>'
 LABELS = np.array([SCRIPT, IMAGE, "plain"])
@@ -368,6 +370,7 @@ def test_without_scripts_it_shows_the_chosen_level(page, told):
         rows = page.find_elements(By.CSS_SELECTOR, "#table tbody tr")
         assert len(rows) == 25
         assert "With JavaScript switched on" in text_of(page, "noscript")
+        assert "all of this page is at 90" in text_of(page, "noscript")
     finally:
         page.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
 
@@ -425,3 +428,149 @@ def test_one_row_of_two_labels(driver, told, tmp_path):
     found = driver.find_elements(By.CSS_SELECTOR, "#table .set .label")
     assert sorted(label.text for label in found) == sorted(map(str, expected))
     assert [entry for entry in driver.get_log("browser") if entry["level"] != "INFO"] == []
+
+
+@pytest.fixture(scope="module")
+def uneven(tmp_path_factory):
+    """A report with more labels than a figure has room for, some of which hide behind others."""
+    rng = np.random.default_rng(7)
+    C = 26
+    share = np.full(C, 0.5 / (C - 1))
+    share[3] = 0.5
+    y = rng.choice(C, 5000, p=share)
+    X = 4 * rng.standard_normal((C, 3))[np.where(y % 2, 3, y)] + rng.standard_normal((5000, 3))
+    names = np.array([f"kind {c:02d}" for c in range(C)])
+    names[5] = SCRIPT  # also where it falls short
+    order = np.argsort(names)
+    model = baseline(confidence=0.8).fit(X[:3000], names[y[:3000]])
+    path = tmp_path_factory.mktemp("uneven") / "report.html"
+    write_report(path, model, X[3000:], names[y[3000:]], max_rows=30)
+    codes = np.argsort(order)[y[3000:]]
+    return SimpleNamespace(path=path, model=model, X=X[3000:], codes=codes, names=names[order])
+
+
+SEEN = """
+    const text = (element) => element.textContent;
+    const all = (selector, what) => [...document.querySelectorAll(selector)].map(what);
+    const cells = (selector) => all(selector, (row) => [...row.cells].map(text));
+    const numbers = (element, ...names) => names.map((name) => Number(element.getAttribute(name)));
+    return {
+      level: Number(text(document.querySelector(".big-level")).replace("%", "")) / 100,
+      warned: !document.getElementById("short").hidden,
+      head: text(document.querySelector("#short strong")),
+      named: all("#short li", (item) => [text(item.querySelector(".label")), text(item.querySelector(".share"))]),
+      first: document.querySelectorAll("#short-first li").length,
+      rest: document.getElementById("short-rest").hidden ? "" : text(document.querySelector("#short-rest summary")),
+      headings: all("#figures h3", text),
+      labels: cells("#label-table tbody tr"),
+      bars: all("[data-label-bar]", (bar) => ({
+        name: text(bar.querySelector("title")),
+        short: bar.getAttribute("class") === "falls-short",
+        size: text(bar.querySelector(".value")),
+        width: numbers(bar.querySelector("rect"), "width")[0],
+        x: [...numbers(bar.querySelector("line"), "x1", "x2"), ...numbers(bar.querySelector("circle"), "cx")],
+      })),
+      ticks: all("[data-label-tick]", (tick) => [Number(tick.getAttribute("x")), Number(text(tick))]),
+      asked: numbers(document.getElementById("label-asked"), "x1", "x2"),
+      cells: all("#pair-cells title", text),
+      shown: !document.getElementById("pairs").hasAttribute("hidden"),
+      pairs: cells("#pair-table tbody tr"),
+      note: text(document.querySelector("#pairs").closest("figure").querySelector("figcaption p")),
+    }"""
+
+
+def check_labels(driver, told):
+    """What is said of labels and pairs of labels, against an independent recount at the level of the slider."""
+    seen = driver.execute_script(SEEN)
+    level = round(seen["level"], 6)
+    sets, codes, C = told.model.predict_set(told.X, confidence=level), told.codes, len(told.names)
+    covered, size = sets[np.arange(len(codes)), codes], sets.sum(axis=1)
+    rows, hits = np.bincount(codes, minlength=C), np.bincount(codes[covered], minlength=C)
+    short = [one.label for one in of_rows(codes, covered, C, level, 750).labels]
+
+    assert seen["warned"] == bool(short)
+    assert seen["named"] == [[told.names[c], f"{percent(hits[c] / rows[c])} of {rows[c]} rows"] for c in short]
+    assert seen["first"] == min(8, len(short))
+    assert seen["rest"] == (f"and {len(short) - 8} more" if len(short) > 8 else "")
+    assert sum(f"at {100 * level:.10g}\N{NO-BREAK SPACE}%" in heading for heading in seen["headings"]) == 2
+
+    mean = [number(size[codes == c].mean()) for c in range(C)]
+    low, high = share_interval(hits, rows)
+    for c, (name, n, coverage, interval, labels) in enumerate(seen["labels"]):
+        star = " *" if c in short else ""
+        assert (name, n, coverage) == (told.names[c], f"{rows[c]:,}", percent(hits[c] / rows[c]) + star)
+        assert (interval, labels) == (f"{percent(low[c])} to {percent(high[c])}", mean[c])
+
+    missing = level * rows - hits
+    expected = np.sort(np.argsort(-missing, kind="stable")[:20])
+    assert [bar["name"] for bar in seen["bars"]] == told.names[expected].tolist()
+    (x0, at0), _, (x1, at1) = seen["ticks"]
+    scale = lambda share: x0 + (100 * share - at0) / (at1 - at0) * (x1 - x0)  # noqa: E731
+    assert seen["asked"] == pytest.approx([scale(level)] * 2, abs=0.02)
+    for c, bar in zip(expected, seen["bars"], strict=True):
+        assert bar["short"] == (c in short)
+        assert bar["size"] == mean[c]
+        assert bar["x"] == pytest.approx([scale(low[c]), scale(high[c]), scale(hits[c] / rows[c])], abs=0.02)
+    widths = np.array([bar["width"] for bar in seen["bars"]])
+    sizes = np.array([size[codes == c].mean() for c in expected])
+    np.testing.assert_allclose(widths / widths.max(), sizes / sizes.max(), atol=1e-3)
+
+    numbers = sets.astype(int)
+    together = numbers.T @ numbers * (1 - np.eye(C, dtype=int))
+    assert seen["shown"] == together.any()
+    among = np.argsort(-together.sum(axis=1), kind="stable")[: min(12, int(together.any(axis=1).sum()))]
+    pairs = [(a, b) for a in among for b in among if a != b]
+    n = len(codes)
+    told_cells = {f"{told.names[a]} and {told.names[b]}: {together[a, b]:,} of {n:,} sets" for a, b in pairs}
+    assert set(seen["cells"]) == told_cells
+    place = told.names.tolist().index
+    for first, second, text in seen["pairs"]:
+        count = together[place(first), place(second)]
+        assert text == f"{count:,} ({100 * count / n:.1f}\N{NO-BREAK SPACE}%)"
+    if together.any():
+        assert seen["pairs"][0][2].startswith(f"{together.max():,} (")
+        assert len(seen["pairs"]) == min(40, int((np.triu(together) > 0).sum()))
+        assert f"The {len(among)} of {C} labels that share most." in seen["note"]
+    else:
+        assert seen["note"] == "No set holds two labels."
+    return level, len(short), bool(together.any())
+
+
+def test_the_warning_and_both_figures_of_labels_follow_the_slider(driver, uneven):
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
+    show_at(driver, 1280)
+    driver.get_log("browser")
+    open_whole(driver, uneven.path)
+    slider = driver.find_element(By.ID, "slider")
+    found = [check_labels(driver, uneven)]
+    assert found[0][0] == 0.8
+    for key in (Keys.HOME, *[Keys.ARROW_RIGHT] * 4, Keys.END, *[Keys.ARROW_LEFT] * 4):
+        slider.send_keys(key)
+        found.append(check_labels(driver, uneven))
+    assert found[1][0] == 0.5
+    assert len({level for level, _, _ in found}) >= 10
+    assert len({short for _, short, _ in found}) > 2  # it changes, beyond the labels that are named at once
+    assert max(short for _, short, _ in found) > 8
+    assert {any_pairs for _, _, any_pairs in found} == {True, False}
+    assert [entry for entry in driver.get_log("browser") if entry["level"] != "INFO"] == []
+
+
+def test_without_scripts_labels_and_pairs_stand_at_the_first_level(driver, uneven):
+    driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        open_whole(driver, uneven.path)
+        assert check_labels(driver, uneven)[0] == 0.8
+    finally:
+        driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_warning_can_be_read_and_fits_a_phone(driver, uneven, scheme):
+    show_at(driver, 380)
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "screen", "features": features})
+    open_whole(driver, uneven.path)
+    driver.execute_script("document.querySelectorAll('details').forEach((d) => (d.open = true))")
+    assert driver.execute_script(CONTRAST) == []
+    assert driver.execute_script("return [innerWidth, document.documentElement.scrollWidth]") == [380, 380]
+    assert driver.find_element(By.ID, "short").is_displayed()

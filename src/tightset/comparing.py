@@ -17,8 +17,18 @@ from scipy.special import ndtr, stdtr, stdtrit
 from tightset import pieces
 from tightset.checking import TightsetWarning
 from tightset.icp import significance
+from tightset.shortfall import Shortfall, counts_of, short_labels
 
-__all__ = ["Change", "Comparison", "at_equal_coverage", "compare", "levels_around", "over_splits", "verdict"]
+__all__ = [
+    "Change",
+    "Comparison",
+    "at_equal_coverage",
+    "compare",
+    "levels_around",
+    "over_splits",
+    "short_over_splits",
+    "verdict",
+]
 
 _AROUND = (4.0, 2.5, 1.8, 1.4, 1.15, 1.0, 0.87, 0.75, 0.6, 0.4, 0.2, 0.05)  # times the error rate asked for
 _RESAMPLES = 400
@@ -163,6 +173,28 @@ def over_splits(found: Sequence[Sequence[Comparison]], test_share: float) -> lis
         reach = float(stdtrit(J - 1, 0.975)) * error
         p_value = float(2 * stdtr(J - 1, -abs(mean) / error))
         result.append(Comparison(rows[0].confidence, baseline, scpo, mean, mean - reach, mean + reach, p_value))
+    return result
+
+
+def short_over_splits(
+    found: Sequence[Sequence[Comparison]],
+    labels: Sequence[np.ndarray],
+    names: Sequence[Any],
+    calibration_rows: Any,
+    test_share: float,
+) -> list[Shortfall]:
+    """For each level, the labels that SCPO's sets cover less than was asked, over the test rows of all splits.
+
+    ``labels`` has those of the test rows of each split, ``names`` all labels that there are. A row may be tested in
+    several of ``J`` splits, and tells little new then: ``1 + (J - 1) test_share`` rows count as one, as if a row had
+    the same fate in every split.
+    """
+    repeats = 1 + (len(found) - 1) * test_share
+    result = []
+    for rows in zip(*found, strict=True):
+        counts = [counts_of(row.scpo, y, names) for row, y in zip(rows, labels, strict=True)]
+        there, covered = np.sum(counts, axis=0)
+        result.append(short_labels(there, covered, rows[0].confidence, calibration_rows, repeats=repeats))
     return result
 
 

@@ -262,6 +262,7 @@ def fit_table(
     assign: Callable[[np.ndarray], np.ndarray] | None = None,
     about: dict[str, Any] | None = None,
     progress: Callable[[int], None] = lambda _: None,
+    then: Callable[[Prepared], None] = lambda _: None,
 ) -> TablePredictor:
     """Fit a predictor, and perhaps a baseline, on a table: the same rows train and calibrate both.
 
@@ -274,6 +275,7 @@ def fit_table(
     drop : columns that are not used.
     assign : for codes of labels ``(n,)``, which rows train (0), calibrate (1), or are left out (-1); by default
         `split_rows`.
+    then : called with the encoded rows once both are fitted, for whoever wants to look at these rows.
 
     >>> import pandas as pd
     >>> from tightset import ConformalClassifier
@@ -292,6 +294,7 @@ def fit_table(
         progress=progress,
     )
     fit_parts([one for one in (predictor, baseline) if one is not None], prepared)
+    then(prepared)
     labels, numbers = np.unique(np.concatenate([y for _, y in prepared.parts]), return_counts=True)
     counts = {
         "labels": dict(zip(map(str, labels.tolist()), numbers.tolist(), strict=True)),

@@ -88,6 +88,7 @@ def fit(
     how: dict[str, Any] = {"label_conditional": label_conditional, "allow_empty": not no_empty, "random_state": seed}
     predictor, plain = _predictors(estimator, levels, search, how)
     parts = []
+    short: list[Any] = []  # of each level, unless coverage is by label
 
     def assign(codes: Any) -> Any:
         part = split_rows(codes, predictor, test=test)
@@ -112,6 +113,7 @@ def fit(
                 "baseline": _baseline_name(estimator),
             },
             progress=progress,
+            then=lambda prepared: short.extend(_short_on_calibration_rows(predictor, levels, prepared)),
         )
         if test:
             _write_both(out, rest, table, model, parts[0], progress)
@@ -123,6 +125,7 @@ def fit(
         "columns": [column.name for column in model.encoding.columns],
         "left_out": model.encoding.left_out,
         "summary": predictor.summary(),
+        "short_labels_on_calibration_rows": [one.as_dicts(model.classes_.tolist()) for one in short],
         **model.about,
     }
     if as_json:
@@ -141,6 +144,7 @@ def fit(
             continue
         typer.echo(f"left out {name!r}: {why}")
     typer.echo(predictor.summary())
+    _tell_short(levels, short, model.classes_.tolist(), kind="calibration ")
     new = rest if test else "NEW.csv"
     typer.echo(f"written: {out}" + (f", and {int(parts[0].sum()):,} rows left out for testing: {rest}" if test else ""))
     typer.echo(f"next: tightset evaluate {out} {new}, or tightset report {out} {new}")
@@ -170,13 +174,14 @@ def compare(
     Example: tightset compare data.csv --target species --confidence 0.9 --confidence 0.99
     """
     from tightset.comparing import compare as compared
-    from tightset.comparing import over_splits, verdict
+    from tightset.comparing import over_splits, short_over_splits, verdict
+    from tightset.shortfall import calibrated_with
     from tightset.tables import fit_parts, prepare, split_rows
 
     levels = levels_of(confidence or [0.8, 0.9, 0.95, 0.99])
     table = table_of(data, delimiter, encoding, missing)
     table.twice()
-    found = []
+    found, tested = [], []
     for split in range(splits):
         how = {"label_conditional": label_conditional, "random_state": seed + split}
         scpo, plain = _predictors(estimator, levels, search, how)
@@ -192,11 +197,18 @@ def compare(
         fit_parts([plain, scpo], prepared)
         rows = compared(plain, scpo, *prepared.parts[2], seed=seed)
         found.append(rows)
+        tested.append(prepared.parts[2][1])
         if sys.stderr.isatty():
             typer.echo(f"split {split + 1} of {splits}: {verdict(rows)}", err=True)
     n, name = len(prepared.parts[2][1]), _baseline_name(estimator).split()[0]
+    names = prepared.classes.tolist()
+    short = short_over_splits(found, tested, names, calibrated_with(scpo), _TESTED)
     if as_json:
-        told = [{"split": at, **row._asdict()} for at, rows in enumerate(found) for row in rows]
+        told = [
+            {"split": at, **row._asdict(), "short_labels_of_all_splits": one.as_dicts(names)}
+            for at, rows in enumerate(found)
+            for row, one in zip(rows, short, strict=True)
+        ]
         typer.echo(json.dumps(without_nan(told)))
     elif splits == 1:
         show_comparison(f"Prediction sets of {n:,} test rows", name, found[0])
@@ -205,6 +217,8 @@ def compare(
         rows = over_splits(found, _TESTED)
         show_comparison(f"Prediction sets of {n:,} test rows, in the mean over {splits} splits", name, rows)
         typer.echo(f"{verdict(rows)} The interval is of the mean, from what changes from split to split.")
+    if not as_json:
+        _tell_short(levels, short, names, by_label=label_conditional)
 
 
 def _predictors(estimator: str, levels: list[float], search: str, how: dict[str, Any]) -> tuple[Any, Any]:
@@ -222,6 +236,40 @@ def _predictors(estimator: str, levels: list[float], search: str, how: dict[str,
     levels_or_one: Any = levels if len(levels) > 1 else levels[0]  # one level gives flat results in Python
     scpo = SCPOClassifier(levels_or_one, estimator=on, search=search, **how)
     return scpo, ConformalClassifier(plain, confidence=levels_or_one, **how)
+
+
+def _short_on_calibration_rows(predictor: Any, levels: list[float], prepared: Any) -> list[Any]:
+    """Labels that fall short among the rows that calibrated, at each level; nothing if coverage is by label.
+
+    Over all labels these rows are covered as asked by construction, but not label by label: there they are nearly as
+    good as new ones, and no test row is spent.
+    """
+    import numpy as np
+
+    from tightset.report.numbers import tally
+    from tightset.shortfall import of_rows
+
+    if predictor.label_conditional:
+        return []
+    X, y = prepared.parts[1]
+    codes = np.searchsorted(prepared.classes, y)
+    covered = tally(predictor, X, codes, levels).covered
+    assert covered is not None  # noqa: S101 - there are labels
+    return [of_rows(codes, one, len(prepared.classes), level) for level, one in zip(levels, covered, strict=True)]
+
+
+def _tell_short(
+    levels: list[float], short: list[Any], names: list[Any], *, by_label: bool = False, kind: str = ""
+) -> None:
+    """Name the labels that fall short at each level, and say what helps."""
+    from tightset.shortfall import reason
+
+    if not any(one.labels for one in short):
+        return
+    for level, one in zip(levels, short, strict=True):
+        for line in one.told(level, names, kind=kind):
+            typer.echo(line)
+    typer.echo(reason(by_label=by_label))
 
 
 def _write_both(out: Path, rest: Path, table: Any, model: Any, chosen: Any, progress: Any) -> None:

@@ -125,15 +125,21 @@ def evaluate(
     Example: tightset evaluate iris.tightset test.csv
     """
     from tightset.comparing import compare, verdict
+    from tightset.report.words import band
+    from tightset.shortfall import of_model, reason
 
     loaded, levels = model_of(model, confidence)
     X, y, frame = _rows(loaded, table_of(data, delimiter, encoding, loaded.encoding.missing), lenient=lenient)
     y = loaded.labels(frame) if y is None else y  # says that there are none
     rows = loaded.predictor.evaluate(X, y, confidence=levels)
+    names, short = loaded.classes_.tolist(), of_model(loaded.predictor, rows, y)
     if as_json:
         told: dict[str, Any] = {"predictor": rows}
         if loaded.baseline is not None:
             told["baseline"] = loaded.baseline.evaluate(X, y, confidence=levels)
+            short += of_model(loaded.baseline, told["baseline"], y)
+        for row, one in zip(chain.from_iterable(told.values()), short, strict=True):
+            row["short_labels"] = one.as_dicts(names)
         typer.echo(json.dumps(without_nan(told)))
         return
     cells = [
@@ -143,27 +149,31 @@ def evaluate(
             f"{row['mean_size']:.3f}",
             f"{row['singleton']:.1%}",
             f"{row['empty']:.1%}",
-            f"{row['worst_label_gap']:+.3f}",
+            f"{len(one.labels)} of {one.tested}" if one.tested else "too few rows",
         )
-        for row in rows
+        for row, one in zip(rows, short, strict=True)
     ]
-    names: tuple[str, ...] = ("level", "coverage", "mean size", "one label", "empty", "worst label short by")
-    show(f"{len(y):,} rows, {len(loaded.classes_)} labels", names, cells)
-    for row in rows:
-        worst = min(loaded.classes_.tolist(), key=lambda label: row[f"coverage_of_label_{label}"])
-        share, n = row[f"coverage_of_label_{worst}"], int((y == worst).sum())
-        if n >= 20 and share < row["confidence"] - 0.05 and not loaded.predictor.label_conditional:
-            typer.echo(
-                f"At {row['confidence']:g} the label {worst} is covered in {share:.0%} of its {n:,} rows: coverage "
-                "holds on average over all rows; fit --label-conditional makes it hold for each label."
-            )
+    columns: tuple[str, ...] = ("level", "coverage", "mean size", "one label", "empty", "labels that fall short")
+    show(f"{len(y):,} rows, {len(names)} labels", columns, cells)
+    for row, one in zip(rows, short, strict=True):
+        for line in one.told(row["confidence"], names, rest="" if by_label else ": --by-label shows all"):
+            typer.echo(line)
+    failing = [row for row, one in zip(rows, short, strict=True) if one.labels]
+    if failing:
+        low = any(row["coverage"] < band(loaded.predictor, row["confidence"], row["n"])[0] for row in failing)
+        typer.echo(reason(by_label=bool(loaded.predictor.label_conditional), low_on_average=low))
     if by_label:
+        marks = [{at.label for at in one.labels} for one in short]
         of_labels = [
-            (str(label), *(f"{row[f'coverage_of_label_{label}']:.3f}" for row in rows), f"{int((y == label).sum()):,}")
-            for label in loaded.classes_.tolist()
+            (
+                str(label),
+                *(_share(row[f"coverage_of_label_{label}"], c in some) for row, some in zip(rows, marks, strict=True)),
+                f"{int((y == label).sum()):,}",
+            )
+            for c, label in enumerate(names)
         ]
-        names = ("label", *(f"{level:g}" for level in levels), "rows")
-        show("Coverage of each label", names, of_labels, left=[0])
+        columns = ("label", *(f"{level:g}" for level in levels), "rows")
+        show("Coverage of each label (* less than asked, by more than chance)", columns, of_labels, left=[0])
     if loaded.baseline is not None and confidence is None:
         compared = compare(loaded.baseline, loaded.predictor, X, y)
         show_comparison("Beside the plain threshold, on the same rows", "baseline", compared)
@@ -361,6 +371,10 @@ def _rows(model: Any, table: Any, *, lenient: bool) -> tuple[Any, Any, Any]:
     if not sum(map(len, X)):
         raise TableError(f"{table.name} has a header but no rows")
     return np.concatenate(X), np.concatenate(y) if y else None, pd.concat(frames)
+
+
+def _share(coverage: float, short: bool) -> str:
+    return "no rows" if coverage != coverage else f"{coverage:.3f}{'*' if short else ' '}"
 
 
 def _row(table: Any, row: int, text: list[str]) -> Any:

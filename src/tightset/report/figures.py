@@ -9,14 +9,16 @@ error rate, so that 90, 99 and 99.9 % are equally far apart.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 from math import floor, log10
 from typing import Any
 
 import numpy as np
 
 from tightset.icp import significance
+from tightset.report.numbers import ByLabel
 
-__all__ = ["WIDTH", "curves", "label_bars", "shared_labels", "size_bars"]
+__all__ = ["WIDTH", "curves", "label_bars", "shared_cells", "shared_labels", "size_bars"]
 
 WIDTH = 430
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 14, 14, 40
@@ -141,47 +143,45 @@ def _of_size(low: int, high: int, *, last: bool) -> str:
     return f"{low:,} to {high:,} labels"
 
 
-def label_bars(
-    names: Sequence[str], rows: np.ndarray, coverage: np.ndarray, ends: np.ndarray, size: np.ndarray, asked: float
-) -> Figure:
-    """Coverage with its interval and mean size, by label: all, or the labels that are covered least."""
-    there = np.flatnonzero(rows)
-    worst = there[np.lexsort((-rows[there], coverage[there]))]
-    shown = np.sort(worst[:_LABELS]) if len(there) > _LABELS else there
-    step, top, left = 22, 26, _room(names, shown)
+def label_bars(names: Sequence[str], labels: ByLabel, levels: Sequence[Any]) -> Figure:
+    """Coverage with its interval and mean size, by label; ``stops`` has the coordinates of each level.
+
+    Of many labels those are shown with most rows missed beyond what was asked at that level.
+    """
+    asked = np.array([float(level) for level in levels])
+    missing = asked[:, None] * labels.rows - labels.covered
+    shown = np.sort(np.argsort(-missing, axis=1, kind="stable")[:, :_LABELS], axis=1)
+    step, top, left = 22, 26, _room(names, labels.of[np.unique(shown)])
     mid = left + round((WIDTH - left) / 2)
     right = mid + 28
-    low = min(float(ends[shown, 0].min()), asked) - 0.01
-    low = max(0.0, floor(low * 10) / 10)
-    span = (1.0 - low) or 1.0
-    most = float(size[shown].max()) or 1.0
 
-    def x(share: float) -> float:
-        return round(left + (share - low) / span * (mid - left), 2)
+    def stop(k: int) -> Figure:
+        some = shown[k]
+        share, ends, size = labels.covered[k, some] / labels.rows[some], labels.ends[:, k, some], labels.size[k, some]
+        low = max(0.0, floor(10 * (min(float(ends[0].min()), asked[k]) - 0.01)) / 10)
+
+        def x(shares: Any) -> list[float]:
+            return _round(left + (np.asarray(shares) - low) / (1.0 - low) * (mid - left))
+
+        width = _round(size / (float(size.max()) or 1.0) * (WIDTH - right - 44))
+        return {
+            "asked": x(asked[k])[0],
+            "ticks": [f"{100 * at:.0f}" for at in (low, (1 + low) / 2, 1.0)],
+            "bars": list(zip(some.tolist(), x(share), x(ends[0]), x(ends[1]), width, strict=True)),
+        }
 
     return {
         "width": WIDTH,
-        "height": top + step * len(shown) + 26,
+        "height": top + step * shown.shape[1] + 26,
         "top": top,
-        "bottom": top + step * len(shown),
+        "bottom": top + step * shown.shape[1],
+        "step": step,
         "left": left,
-        "mid": mid,
         "right": right,
-        "asked": x(asked),
-        "ticks": [{"x": x(at), "text": f"{100 * at:.0f}"} for at in (low, (1 + low) / 2, 1.0)],
-        "bars": [
-            {
-                "y": top + step * at + step / 2,
-                "name": names[c],
-                "x": x(coverage[c]),
-                "from": x(ends[c, 0]),
-                "to": x(ends[c, 1]),
-                "size": round(float(size[c] / most) * (WIDTH - right - 44), 2),
-                "text": f"{size[c]:.2f}" if most < 100 else f"{size[c]:.0f}",
-            }
-            for at, c in enumerate(shown)
-        ],
-        "of": len(there),
+        "ticks": [left, (left + mid) / 2, mid],
+        "stops": [stop(k) for k in range(len(levels))],
+        "shown": shown.shape[1],
+        "of": len(labels.of),
     }
 
 
@@ -190,50 +190,70 @@ def _room(names: Sequence[str], shown: np.ndarray) -> int:
     return 24 + 7 * min(13, max(2, *(len(names[c]) for c in shown), 0))
 
 
-def shared_labels(names: Sequence[str], together: np.ndarray, rows: int) -> Figure | None:
-    """A heat map of the share of rows whose set holds both labels, for the labels that share most; None if none do."""
-    pairs = together - np.diag(np.diag(together))
-    if not pairs.any():
+def shared_labels(names: Sequence[str], together: dict[int, np.ndarray], rows: int) -> Figure | None:
+    """A heat map of the share of rows whose set holds both labels, for the labels that share most.
+
+    ``stops`` has labels and counts of each level that was counted, None where no set holds two; None if none was.
+    """
+    if not together:
         return None
-    C = len(names)
-    shown = np.argsort(-pairs.sum(axis=1), kind="stable")[: min(_SHARING, int(pairs.any(axis=1).sum()))]
-    shown = np.sort(shown)
-    left, top = _room(names, shown), 30 + round(0.6 * _room(names, shown))
-    step = round(min(34.0, (WIDTH - left - 56) / len(shown)), 2)
-    most = pairs.max()
-    per = 100 if most / rows >= 0.005 else 10_000
+    stops = {k: _sharing(one, rows) for k, one in together.items()}
+    shown = [stop["labels"] for stop in stops.values() if stop]
+    left = _room(names, np.unique(np.concatenate(shown)) if shown else np.arange(0))
+    top, most = 30 + round(0.6 * left), max(map(len, shown), default=1)
+    step = round(min(34.0, (WIDTH - left - 56) / most), 2)
     return {
-        "per": f"{per:,}",
         "width": WIDTH,
-        "height": round(top + step * len(shown) + 8, 2),
+        "height": round(top + step * most + 8, 2),
         "left": left,
         "top": top,
         "step": step,
-        "names": [names[c] for c in shown],
-        "cells": [
-            {
-                "x": round(left + step * j, 2),
-                "y": round(top + step * i, 2),
-                "own": a == b,
-                "shade": round(0.5 * float(pairs[a, b] / most), 3),
-                "text": _short_number(per * pairs[a, b] / rows),
-                "title": f"{names[a]} and {names[b]}: {pairs[a, b]:,.0f} of {rows:,} sets",
-            }
-            for i, a in enumerate(shown)
-            for j, b in enumerate(shown)
-        ],
-        "of": C,
+        "stops": stops,
+    }
+
+
+def _sharing(together: np.ndarray, rows: int) -> Figure | None:
+    """The labels that share most at a level, how often, pair by pair, and the pairs that do so most of all."""
+    pairs = together - np.diag(np.diag(together))
+    if not pairs.any():
+        return None
+    shown = np.argsort(-pairs.sum(axis=1), kind="stable")[: min(_SHARING, int(pairs.any(axis=1).sum()))]
+    shown = np.sort(shown)
+    per = 100 if pairs.max() / rows >= 0.005 else 10_000
+    counts = pairs[np.ix_(shown, shown)][np.triu_indices(len(shown), 1)]
+    return {
+        "labels": shown.tolist(),
+        "per": f"{per:,}",
+        "counts": counts.tolist(),
+        "texts": [_short_number(per * count / rows) for count in counts.tolist()],
+        "shades": [round(0.5 * count / int(pairs.max()), 3) for count in counts.tolist()],
         "pairs": [
-            {"first": names[a], "second": names[b], "count": int(pairs[a, b]), "share": float(pairs[a, b] / rows)}
-            for a, b in _most(pairs)
+            (a, b, f"{pairs[a, b]:,} ({100 * pairs[a, b] / rows:.1f}\N{NO-BREAK SPACE}%)") for a, b in _most(pairs)
         ],
     }
 
 
+def shared_cells(figure: Figure, stop: Figure, names: Sequence[str], rows: int) -> list[Figure]:
+    """The squares of a stop of `shared_labels`, row by row; the script of the page has the same rule."""
+    S, left, top, step = len(stop["labels"]), figure["left"], figure["top"], figure["step"]
+    place = {pair: at for at, pair in enumerate(combinations(range(S), 2))}
+    cells = []
+    for i, a in enumerate(stop["labels"]):
+        for j, b in enumerate(stop["labels"]):
+            cell: Figure = {"x": round(left + step * j, 2), "y": round(top + step * i, 2), "own": i == j}
+            if i != j:
+                at = place[min(i, j), max(i, j)]
+                title = f"{names[a]} and {names[b]}: {stop['counts'][at]:,} of {rows:,} sets"
+                cell |= {"shade": stop["shades"][at], "text": stop["texts"][at], "title": title}
+            cells.append(cell)
+    return cells
+
+
 def _most(pairs: np.ndarray, count: int = 40) -> list[tuple[int, int]]:
-    above = np.triu(pairs)
-    order = np.argsort(-above, axis=None, kind="stable")[:count]
-    return [(int(at // len(pairs)), int(at % len(pairs))) for at in order if above.flat[at] > 0]
+    above = np.triu(pairs).ravel()
+    some = np.argpartition(-above, min(count, len(above) - 1))[:count]  # sorting all of a million takes long
+    order = some[np.lexsort((some, -above[some]))]
+    return [(int(at // len(pairs)), int(at % len(pairs))) for at in order if above[at] > 0]
 
 
 def _short_number(value: float) -> str:

@@ -8,6 +8,7 @@ levels : K stops, rising; n rows, C labels, R rows listed. Sets are those of `pr
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -16,8 +17,11 @@ import numpy as np
 from tightset import pieces
 from tightset.checking import TightsetWarning, check_levels
 from tightset.icp import calibration_rows_needed, significance
+from tightset.intervals import share_interval
+from tightset.shortfall import Shortfall, calibrated_with, short_labels
 
 __all__ = [
+    "ByLabel",
     "Listed",
     "Tally",
     "by_label",
@@ -32,6 +36,7 @@ __all__ = [
 _STOPS = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.82, 0.84, 0.86, 0.88, 0.9, 0.91, 0.92, 0.93, 0.94, 0.95, 0.96, 0.97,
           0.98, 0.99, 0.995, 0.999)  # fmt: skip
 _LABELS_TOGETHER = 2000  # beyond, pairs of labels are not counted
+_PAIRS_IN_MEMORY, _PAIRS_WORK = 2**25, 10**12  # counts, and products to sum, at most; else at one stop only
 _TOP = 10  # labels a row whose p-values are kept
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_"
 
@@ -63,7 +68,7 @@ class Tally(NamedTuple):
     size: np.ndarray  # (K, n)
     covered: np.ndarray | None  # (K, n), where the labels of the rows are known
     best: np.ndarray  # (n,), the largest p-value of each row at the chosen level, or NaN
-    together: np.ndarray | None  # (C, C), rows whose set at the chosen level holds both labels
+    together: dict[int, np.ndarray]  # for stops (C, C), rows whose set holds both labels: all, the chosen one, or none
 
 
 def tally(
@@ -78,7 +83,8 @@ def tally(
     size = np.empty((len(levels), n), dtype=np.int32)
     covered = None if y is None else np.empty((len(levels), n), dtype=bool)
     best = np.full(n, np.nan)
-    together = np.zeros((C, C)) if chosen is not None and C <= _LABELS_TOGETHER else None
+    pairs_at = () if chosen is None else _stops_with_pairs(len(levels), n, C, chosen)
+    together = {k: np.zeros((C, C), dtype=np.int32) for k in pairs_at}
     for rows, scored in pieces.scored(model, _asked(model, levels), X, groups):
         if chosen is not None:
             best[rows] = scored[chosen].p.max(axis=1)
@@ -86,11 +92,22 @@ def tally(
             kept = piece.sets(level, allow_empty=model.allow_empty)
             size[k, rows] = kept.sum(axis=1)
             if covered is not None and y is not None:
-                covered[k, rows] = kept[np.arange(len(kept)), y[rows]]
-            if k == chosen and together is not None:
-                numbers = kept.astype(np.float32)
-                together += numbers.T @ numbers
+                covered[k, rows] = kept[np.arange(len(kept)), y[rows]] & (y[rows] >= 0)  # -1 is a label of no column
+            if k in together:
+                numbers = kept.astype(np.float32)  # exact up to 2^24 rows, and a piece has fewer
+                together[k] += (numbers.T @ numbers).astype(np.int32)
     return Tally(size, covered, best, together)
+
+
+def _stops_with_pairs(K: int, n: int, C: int, chosen: int) -> Sequence[int]:
+    """Where pairs of labels are counted: at every stop, unless labels and rows are so many that only one can be.
+
+    >>> [len(_stops_with_pairs(23, 20_000, C, 7)) for C in (29, 1000, 1500, 3000)]
+    [23, 23, 1, 0]
+    """
+    if C > _LABELS_TOGETHER:
+        return ()
+    return range(K) if K * C**2 <= _PAIRS_IN_MEMORY and K * n * C**2 <= _PAIRS_WORK else (chosen,)
 
 
 def _asked(model: Any, levels: list[Any]) -> list[pieces.Asked]:
@@ -158,7 +175,7 @@ def listed(model: Any, X: Any, y: np.ndarray | None, levels: list[Any], groups: 
         [measures.index(one.model) for one in asked],
         top,
         [np.take_along_axis(one, best, axis=1) for one, best in zip(p, top, strict=True)],
-        None if y is None else [one[np.arange(len(one)), y] for one in p],
+        None if y is None else [np.where(y >= 0, one[np.arange(len(one)), y], 0.0) for one in p],
     )
 
 
@@ -178,12 +195,25 @@ def size_bins(C: int) -> list[tuple[int, int]]:
     return [(0, 0), *((low + 1, high) for low, high in pairwise(ends)), (C, C)]
 
 
-def by_label(y: np.ndarray, covered: np.ndarray, size: np.ndarray, C: int) -> dict[str, np.ndarray]:
-    """Rows, covered rows and mean size of the sets by true label ``(C,)``; NaN where there is no row."""
-    rows = np.bincount(y, minlength=C)
-    total = np.bincount(y, weights=size, minlength=C)
-    return {
-        "rows": rows,
-        "covered": np.bincount(y[covered], minlength=C),
-        "size": np.divide(total, rows, out=np.full(C, np.nan), where=rows > 0),
-    }
+class ByLabel(NamedTuple):
+    """Coverage and size by true label, for the L labels that have rows, at every stop."""
+
+    of: np.ndarray  # (L,), which labels
+    rows: np.ndarray  # (L,)
+    covered: np.ndarray  # (K, L), rows
+    size: np.ndarray  # (K, L), the mean
+    ends: np.ndarray  # (2, K, L), the interval of the coverage
+    short: list[Shortfall]  # for each stop the labels that fall short, as places in these arrays
+
+
+def by_label(model: Any, y: np.ndarray, found: Tally, levels: list[Any]) -> ByLabel:
+    """What was found, by true label; rows of a label that the model does not know (-1) belong to none."""
+    assert found.covered is not None  # noqa: S101 - there are labels
+    known = y >= 0
+    of, at, rows = np.unique(y[known], return_inverse=True, return_counts=True)
+    L = len(of)
+    covered = np.array([np.bincount(at[one[known]], minlength=L) for one in found.covered])
+    size = np.array([np.bincount(at, weights=one[known], minlength=L) for one in found.size]) / rows
+    calibrated = calibrated_with(model)[of]
+    short = [short_labels(rows, one, level, calibrated) for level, one in zip(levels, covered, strict=True)]
+    return ByLabel(of, rows, covered, size, np.stack(share_interval(covered, rows)), short)

@@ -12,9 +12,11 @@ from tightset.checking import nearest_level
 from tightset.icp import calibration_rows_needed, significance
 from tightset.intervals import coverage_band, share_interval
 from tightset.metrics import bootstrap_difference, sign_test
-from tightset.report.numbers import Tally, calibration
+from tightset.report.numbers import ByLabel, Tally, calibration
+from tightset.shortfall import Shortfall, why
 
 __all__ = [
+    "NAME",
     "about_model",
     "band",
     "compared",
@@ -25,6 +27,7 @@ __all__ = [
     "p_text",
     "percent",
     "say",
+    "say_of_pairs",
     "text",
     "thousandths",
     "versions",
@@ -35,6 +38,7 @@ _VERDICTS = {
     "larger": "larger, a loss,",
     "no clear difference": "not clearly different",
 }
+NAME = 200  # characters of a label or a column's name
 _COMPARED = (0.8, 0.9, 0.95, 0.99)  # besides the levels that were trained for
 
 
@@ -91,7 +95,9 @@ def band(model: Any, level: Any, n: int) -> tuple[float, float]:
     return coverage_band(level, n, rows if together else None)
 
 
-def say(model: Any, found: Tally, levels: list[Any], k: int, other: Tally | None) -> dict[str, str]:
+def say(
+    model: Any, found: Tally, of_labels: ByLabel | None, levels: list[Any], k: int, other: Tally | None
+) -> dict[str, str]:
     """All that the page says of a level, in words."""
     level, size, n = levels[k], found.size[k], found.size.shape[1]
     C = len(model.classes_)
@@ -110,17 +116,38 @@ def say(model: Any, found: Tally, levels: list[Any], k: int, other: Tally | None
         "coverage": "unknown",
         "interval": "no labels were given",
         "verdict": "",
+        "short": "",
+        "short_why": "",
     }
-    seen = ""
+    seen = fall = ""
     if found.covered is not None:
         hits = int(found.covered[k].sum())
         said["coverage"] = percent(hits / n)
         said["interval"] = " to ".join(percent(float(end)) for end in share_interval(hits, n))
-        said["verdict"] = _verdict(model, level, hits / n, n)
+        short = Shortfall([], 0) if of_labels is None else of_labels.short[k]
+        said["verdict"] = _verdict(model, level, hits / n, n, short)
         seen = f"coverage {said['coverage']}, "
+        if short.labels:
+            few = len(short.labels) == 1
+            of = f"{len(short.labels):,} of {C:,} labels"
+            said["short"] = f"{of} {'is' if few else 'are'} covered less than {said['level']}, by more than chance."
+            low = hits / n < band(model, level, n)[0]
+            by_label = model.folds_[0].calibrations[0].by_label
+            said["short_why"] = why(by_label=by_label, low_on_average=low)
+            fall = f" {of} short."
     many = "label" if said["size"] == "1.00" else "labels"
-    said["told"] = f"At {said['level']} confidence: {seen}{said['size']} {many} a set, {said['single']} single."
+    said["told"] = f"At {said['level']} confidence: {seen}{said['size']} {many} per set, {said['single']} single.{fall}"
     return said
+
+
+def say_of_pairs(stop: dict[str, Any] | None, C: int) -> str:
+    """What the figure of labels that share sets shows at a level."""
+    if stop is None:
+        return "No set holds two labels."
+    shown = len(stop["labels"])
+    which = f"The {shown} of {C:,} labels that share most. " if shown < C else ""
+    what = "how many have a set that holds both labels: what the model cannot tell apart"
+    return f"{which}Of every {stop['per']} rows, {what}."
 
 
 def _made_for(model: Any, level: Any) -> bool:
@@ -139,7 +166,8 @@ def _level_note(model: Any, level: Any) -> str:
     )
 
 
-def _verdict(model: Any, level: Any, seen: float, n: int) -> str:
+def _verdict(model: Any, level: Any, seen: float, n: int, short: Shortfall) -> str:
+    """What the coverage on average means; it never reassures of labels that fall short."""
     rows, together = calibration(model)
     if together and rows < calibration_rows_needed(level):
         return (
@@ -148,18 +176,25 @@ def _verdict(model: Any, level: Any, seen: float, n: int) -> str:
         )
     low, high = band(model, level, n)
     begin = (
-        f"If the guarantee holds with nothing to spare, coverage on {n:,} row{'s' if n > 1 else ''} lies between "
-        f"{percent(low)} and {percent(high)}, 19 times of 20"
+        f"On average over all rows: if the guarantee holds with nothing to spare, coverage on {n:,} "
+        f"row{'s' if n > 1 else ''} lies between {percent(low)} and {percent(high)}, 19 times out of 20. Here "
     )
     if seen < low:
-        return f"{begin}. Here it is lower than chance explains: these rows may differ from those that calibrated."
+        return f"{begin}it is lower than chance explains: these rows may differ from those that calibrated."
     if seen > high:
         why = "" if model.allow_empty else "No set was left empty, which adds to it. "
-        return (
-            f"{begin}. Here it is higher. {why}Scores that tie do that, too few calibration rows, and rows that the "
-            "model has been trained or calibrated on."
+        begin += (
+            f"it is higher. {why}Tied scores do that, so do too few calibration rows, and rows that the model has been "
+            "trained or calibrated on."
         )
-    return f"{begin}. So it does here."
+    else:
+        begin += "it lies in that range."
+    if short.labels:
+        return f"{begin} But the average hides the label{'s' if len(short.labels) > 1 else ''} named above."
+    if short.tested > 1:
+        enough = f"{short.tested:,} labels that have enough rows to tell"
+        return f"{begin} None of the {enough} falls short of {level_text(level)} by more than chance."
+    return f"{begin} Of single labels there are too few rows to tell."
 
 
 def about_model(model: Any) -> dict[str, Any]:

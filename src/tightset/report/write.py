@@ -13,7 +13,6 @@ from base64 import b64encode
 from collections.abc import Mapping
 from hashlib import sha256
 from importlib.resources import files
-from numbers import Number
 from pathlib import Path
 from typing import Any
 
@@ -22,43 +21,34 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from tightset.distributed import is_dask
 from tightset.icp import significance
-from tightset.intervals import share_interval
 from tightset.pieces import take
 from tightset.predictor import ConformalPredictor
 from tightset.report import figures as report_figures
-from tightset.report.numbers import (
-    Listed,
-    Tally,
-    by_label,
-    hardest,
-    listed,
-    size_bins,
-    stops,
-    tally,
-)
+from tightset.report.numbers import Listed, by_label, hardest, listed, size_bins, stops, tally
+from tightset.report.panels import LabelTexts, label_texts, panels
+from tightset.report.rows import UNSEEN, cells_of, row_of
 from tightset.report.words import (
+    NAME,
     about_model,
-    band,
     compared,
     in_short,
     level_text,
-    number,
-    p_text,
     percent,
     say,
+    say_of_pairs,
     text,
     thousandths,
     versions,
 )
+from tightset.shortfall import REMEDY
 from tightset.storage import written_whole
 
 __all__ = ["write_report"]
 
 _ENTRIES = 2**20  # rows x labels in the table at most: about a byte each in the page
-_COLUMNS, _CELL, _NAME = 8, 80, 200  # columns shown, characters of a cell, of a label or a column's name
 _PAGE = 25  # rows of the table shown at once
-_SET = 6  # labels of a set shown at once; the script has the same number
 _EXAMPLES = 6
+_NAMED = 8  # labels that fall short and are named at once; the others are in a list that opens
 
 
 def write_report(
@@ -104,7 +94,7 @@ def write_report(
     _check(model, X, baseline, frame, max_rows)
     X = X if hasattr(X, "shape") else np.asarray(X)
     levels, chosen = stops(model, confidence)
-    labels = [text(label, _NAME) for label in model.classes_.tolist()]
+    labels = [text(label, NAME) for label in model.classes_.tolist()]
     codes = None if y is None else model._encode(X, y, "y")
     found = tally(model, X, codes, levels, chosen, _groups_for(model, groups))
     n, C = found.size.shape[1], len(labels)
@@ -120,15 +110,20 @@ def write_report(
     at = np.concatenate([shown, examples])
     some_groups = None if _groups_for(model, groups) is None else np.asarray(groups)[at]
     rows = listed(model, take(X, at), None if codes is None else codes[at], levels, some_groups)
-    columns, numeric, cells = _cells(X if frame is None else frame, at, getattr(model, "feature_names_in_", None))
+    columns, numeric, cells = cells_of(X if frame is None else frame, at, getattr(model, "feature_names_in_", None))
 
     sizes, counts = report_figures.size_bars(size_bins(C), found.size)
-    said = [say(model, found, levels, k, other) for k in range(len(levels))]
+    of_labels = None if codes is None or not (codes >= 0).any() else by_label(model, codes, found, levels)
+    drawn = panels(model, found, other, of_labels, levels, labels, text(baseline_name, 40))
+    said = [say(model, found, of_labels, levels, k, other) for k in range(len(levels))]
+    for k, stop in (drawn["together"] or {"stops": {}})["stops"].items():
+        said[k]["pairs"] = say_of_pairs(stop, C)
+    texts = None if of_labels is None else label_texts(of_labels)
     comparison = [] if other is None else compared(model, found, other, levels)
 
     def row(r: int) -> dict[str, Any]:
         truth = None if codes is None else int(codes[at[r]])
-        return _row(rows, labels, columns, cells[r], truth, int(at[r]), r, chosen)
+        return row_of(rows, labels, columns, cells[r], truth, int(at[r]), r, chosen)
 
     facts = {
         "title": text(title, 300) or f"Prediction sets for {n:,} row{'s' if n > 1 else ''}",
@@ -147,7 +142,12 @@ def write_report(
         "size_texts": [
             [f"{count:,} ({percent(count / n)})" if count else "0" for count in one] for one in counts.tolist()
         ],
-        "figures": _figures(model, found, other, codes, levels, chosen, labels, text(baseline_name, 40)),
+        "figures": drawn,
+        "of_labels": _labels_now(texts, labels, chosen),
+        "short": [] if texts is None else texts["short"][chosen],
+        "named": _NAMED,
+        "remedy": REMEDY,
+        "pairs": _pairs_now(drawn["together"], labels, n, chosen),
         "compared": comparison,
         "summary": in_short(comparison),
         "columns": columns,
@@ -156,10 +156,10 @@ def write_report(
         "rows": [row(r) for r in range(min(_PAGE, len(shown)))],
         "examples": [row(r) for r in range(len(shown), len(at))],
         "page": _PAGE,
-        "about": {text(name, _NAME): text(value, 4000) for name, value in (about or {}).items()},
+        "about": {text(name, NAME): text(value, 4000) for name, value in (about or {}).items()},
         "versions": versions(),
     }
-    page = _render(facts, _embedded(facts, rows, cells, codes, at))
+    page = _render(facts, _embedded(facts, rows, cells, codes, at, texts))
     with written_whole(path) as file:
         file.write(page.encode())
     return path
@@ -188,131 +188,48 @@ def _groups_for(model: Any, groups: Any) -> Any:
     return groups if model.folds_[0].calibrations[0].by_group else None
 
 
-# ---- figures and comparison -----------------------------------------------------------------------------------------
+# ---- what stands there before the script has run --------------------------------------------------------------------
 
 
-def _figures(
-    model: Any,
-    found: Tally,
-    other: Tally | None,
-    y: np.ndarray | None,
-    levels: list[Any],
-    chosen: int,
-    labels: list[str],
-    baseline_name: str,
-) -> dict[str, Any]:
-    n, C = found.size.shape[1], len(labels)
-    marked = [significance(level) in map(significance, model.levels_) for level in levels]
-    mean = found.size.mean(axis=1)
-    series = [("the model", mean)]
-    if other is not None:
-        series.append((baseline_name, other.size.mean(axis=1)))
-    figures: dict[str, Any] = {
-        "size": report_figures.curves(
-            levels, series, marked=marked, floor_at=0.0, logarithmic=bool(max(one.max() for _, one in series) > 20)
-        ),
-        "together": None if found.together is None else report_figures.shared_labels(labels, found.together, n),
-        "table": [{"mean": number(mean[k])} for k in range(len(levels))],
-    }
-    if other is not None:
-        for row, one in zip(figures["table"], other.size.mean(axis=1), strict=True):
-            row["baseline"] = number(one)
-    if found.covered is None or y is None:
-        return figures
-    asked = np.array([float(level) for level in levels])
-    chance = np.array([band(model, level, n) for level in levels])
-    seen = found.covered.mean(axis=1)
-    figures["coverage"] = report_figures.curves(
-        levels,
-        [("the model", 100 * (seen - asked))],
-        marked=marked,
-        band=(100 * (chance[:, 0] - asked), 100 * (chance[:, 1] - asked)),
-        signed=True,
-    )
-    for row, one, ends in zip(figures["table"], seen, chance, strict=True):
-        row |= {"coverage": percent(one), "band": " to ".join(map(percent, ends))}
-    of = by_label(y, found.covered[chosen], found.size[chosen], C)
-    some = np.maximum(of["rows"], 1)
-    ends = np.stack(share_interval(of["covered"], some), axis=1)
-    share = of["covered"] / some
-    figures["by_label"] = report_figures.label_bars(labels, of["rows"], share, ends, of["size"], float(asked[chosen]))
-    figures["labels"] = [
-        {
-            "name": labels[c],
-            "rows": f"{of['rows'][c]:,}",
-            "coverage": percent(share[c]),
-            "interval": " to ".join(map(percent, ends[c])),
-            "size": number(of["size"][c]),
-        }
-        for c in np.flatnonzero(of["rows"])
+def _labels_now(texts: LabelTexts | None, labels: list[str], chosen: int) -> list[dict[str, Any]]:
+    """The labels that have rows, at the level at which the page opens."""
+    if texts is None:
+        return []
+    shares = [texts["shares"][at] for at in texts["share"][chosen]]
+    short = set(texts["short"][chosen])
+    return [
+        {"name": labels[c], "rows": rows, "coverage": share, "interval": interval, "size": size, "short": at in short}
+        for at, (c, rows, (share, interval), size) in enumerate(
+            zip(texts["of"], texts["rows"], shares, texts["size"][chosen], strict=True)
+        )
     ]
-    return figures
 
 
-# ---- rows -----------------------------------------------------------------------------------------------------------
-
-
-def _cells(frame: Any, at: np.ndarray, names: Any) -> tuple[list[str], list[bool], list[list[str]]]:
-    """Names of the first columns, whether they hold numbers, and their cells as text; an index is a column too."""
-    import pandas as pd
-
-    part = take(frame, at)
-    if hasattr(part, "iloc"):
-        if not isinstance(frame.index, pd.RangeIndex):
-            part = part.reset_index(allow_duplicates=True)
-        columns = [text(name, _NAME) for name in part.columns[:_COLUMNS]]
-        values = [part.iloc[:, j].tolist() for j in range(len(columns))]
-    elif hasattr(part, "columns"):
-        columns = [text(name, _NAME) for name in part.columns[:_COLUMNS]]
-        values = [part[name].to_list() for name in part.columns[:_COLUMNS]]
-    else:
-        some = part[:, :_COLUMNS]
-        some = some.toarray() if hasattr(some, "toarray") else np.asarray(some)
-        columns = [text(names[j] if names is not None else f"column {j}", _NAME) for j in range(some.shape[1])]
-        values = list(some.T)
-    numeric = [all(isinstance(value, Number) and not isinstance(value, bool) for value in column) for column in values]
-    return columns, numeric, [[text(_rounded(value), _CELL) for value in row] for row in zip(*values, strict=True)]
-
-
-def _rounded(value: Any) -> Any:
-    """Numbers for reading: four digits, more where they stand before the point.
-
-    >>> _rounded(3.14159265), _rounded(123456.789), _rounded("3.14159")
-    ('3.142', '123457', '3.14159')
-    """
-    if not isinstance(value, (float, np.floating)) or np.isnan(value):
-        return value
-    size = abs(float(value))
-    return f"{value:.4g}" if size < 1e4 or size >= 1e15 else f"{value:.0f}"
-
-
-def _row(
-    rows: Listed, labels: list[str], columns: list[str], cells: list[str], truth: int | None, at: int, r: int, k: int
-) -> dict[str, Any]:
-    """A row as the page shows it at a level before its script has run."""
-    measure, kept = rows.measure[k], rows.kept[k, r]
-    top = {int(c): p_text(p) for c, p in zip(rows.top[measure][r], thousandths(rows.top_p[measure][r]), strict=True)}
-    inside = [c for c in top if kept[c]] + [int(c) for c in np.flatnonzero(kept) if c not in top]
-    found = {
-        "at": at,
-        "size": len(inside),
-        "set": [{"name": labels[c], "p": top.get(c, "")} for c in inside[:_SET]],
-        "more": max(0, len(inside) - _SET),
-        "best": next(iter(top.values())),
-        "cells": cells,
-        "text": ", ".join(f"{name} = {cell}" for name, cell in list(zip(columns, cells, strict=True))[:4]),
-    }
-    if truth is not None and rows.own_p is not None:
-        own = p_text(thousandths(rows.own_p[measure][r : r + 1])[0])
-        found |= {"truth": labels[truth], "own_p": own, "missed": not kept[truth]}
-    return found
+def _pairs_now(figure: dict[str, Any] | None, labels: list[str], n: int, chosen: int) -> dict[str, Any] | None:
+    """Labels that share sets, at the level at which the page opens; None if pairs are not counted."""
+    if figure is None:
+        return None
+    stop = figure["stops"][chosen]
+    now: dict[str, Any] = {"follows": len(figure["stops"]) > 1, "names": [], "cells": [], "table": []}
+    if stop is not None:
+        now |= {
+            "names": [labels[c] for c in stop["labels"]],
+            "cells": report_figures.shared_cells(figure, stop, labels, n),
+            "table": [(labels[a], labels[b], count) for a, b, count in stop["pairs"]],
+        }
+    return now
 
 
 # ---- the file -------------------------------------------------------------------------------------------------------
 
 
 def _embedded(
-    facts: dict[str, Any], rows: Listed, cells: list[list[str]], codes: np.ndarray | None, at: np.ndarray
+    facts: dict[str, Any],
+    rows: Listed,
+    cells: list[list[str]],
+    codes: np.ndarray | None,
+    at: np.ndarray,
+    texts: LabelTexts | None,
 ) -> str:
     """What the script of the page reads: JSON in which no character could end the element that it stands in."""
     patterns, width, coded = rows.encoded()
@@ -328,6 +245,16 @@ def _embedded(
             for name in ("coverage", "size")
             if name in figures
         },
+        "n": facts["n"],
+        "ofLabels": texts,
+        "labelStops": None if figures["by_label"] is None else figures["by_label"]["stops"],
+        "named": _NAMED,
+        "pairs": figures["together"]
+        and {
+            **{name: figures["together"][name] for name in ("left", "top", "step")},
+            "stops": list(figures["together"]["stops"].values()) if facts["pairs"]["follows"] else None,
+        },
+        "unseen": UNSEEN,
         "measure": rows.measure,
         "patterns": patterns,
         "width": width,
@@ -360,6 +287,7 @@ def _render(facts: dict[str, Any], data: str) -> str:
         loader=FunctionLoader(read), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     style, script = read("page.css"), read("page.js")
+    pages.filters["parts"] = lambda text: text.split("`")  # words, code, words, ...
     pages.filters["short"] = lambda text, length: text if len(text) <= length else text[: length - 1] + "…"
     return pages.get_template("page.html").render(
         facts,

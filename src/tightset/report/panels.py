@@ -1,0 +1,87 @@
+"""The figures of a report with the tables below them, for the page as it opens and for every stop of its slider."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tightset.icp import significance
+from tightset.report import figures
+from tightset.report.numbers import ByLabel, Tally
+from tightset.report.words import band, number, percent
+
+__all__ = ["LabelTexts", "label_texts", "panels"]
+
+LabelTexts = dict[str, Any]
+
+
+def panels(
+    model: Any,
+    found: Tally,
+    other: Tally | None,
+    of_labels: ByLabel | None,
+    levels: list[Any],
+    labels: list[str],
+    baseline_name: str,
+) -> dict[str, Any]:
+    """Coordinates, and the rows of the table of levels; what is of one level has ``stops``."""
+    n = found.size.shape[1]
+    marked = [significance(level) in map(significance, model.levels_) for level in levels]
+    mean = found.size.mean(axis=1)
+    series = [("the model", mean)]
+    if other is not None:
+        series.append((baseline_name, other.size.mean(axis=1)))
+    result: dict[str, Any] = {
+        "size": figures.curves(
+            levels, series, marked=marked, floor_at=0.0, logarithmic=bool(max(one.max() for _, one in series) > 20)
+        ),
+        "together": figures.shared_labels(labels, found.together, n),
+        "by_label": None if of_labels is None else figures.label_bars(labels, of_labels, levels),
+        "table": [{"mean": number(mean[k])} for k in range(len(levels))],
+    }
+    if other is not None:
+        for row, one in zip(result["table"], other.size.mean(axis=1), strict=True):
+            row["baseline"] = number(one)
+    if found.covered is None:
+        return result
+    asked = np.array([float(level) for level in levels])
+    chance = np.array([band(model, level, n) for level in levels])
+    seen = found.covered.mean(axis=1)
+    result["coverage"] = figures.curves(
+        levels,
+        [("the model", 100 * (seen - asked))],
+        marked=marked,
+        band=(100 * (chance[:, 0] - asked), 100 * (chance[:, 1] - asked)),
+        signed=True,
+    )
+    for row, one, ends in zip(result["table"], seen, chance, strict=True):
+        row |= {"coverage": percent(one), "band": " to ".join(map(percent, ends))}
+    return result
+
+
+def label_texts(labels: ByLabel) -> LabelTexts:
+    """What the page says of each label that has rows, at every stop.
+
+    Many labels have the same share of as many rows at some stop, so ``shares`` has coverage and interval of each that
+    occurs once, and ``share (K, L)`` says which. ``short`` has the places of the labels that fall short.
+    """
+    L = len(labels.of)
+    kinds, first, which = np.unique(
+        np.stack([labels.covered.ravel(), np.tile(labels.rows, len(labels.covered))]),
+        axis=1,
+        return_index=True,
+        return_inverse=True,
+    )
+    ends = labels.ends.reshape(2, -1)[:, first]
+    return {
+        "of": labels.of.tolist(),
+        "rows": [f"{count:,}" for count in labels.rows.tolist()],
+        "shares": [
+            [percent(float(hits / rows)), f"{percent(float(low))} to {percent(float(high))}"]
+            for hits, rows, low, high in zip(*kinds, *ends, strict=True)
+        ],
+        "share": which.reshape(-1, L).tolist(),
+        "size": [[number(float(one)) for one in sizes] for sizes in labels.size],
+        "short": [[one.label for one in short.labels] for short in labels.short],
+    }
