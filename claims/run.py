@@ -69,7 +69,8 @@ def recount(ours: Any, theirs: Any, level: float, X: np.ndarray, y: np.ndarray, 
 
     def change(weight: np.ndarray) -> float:
         coverage, mean = weight @ covered, weight @ size
-        other = np.interp(coverage, their_covered @ weight, their_size @ weight)
+        least_first = 1e-9 * np.arange(len(cuts))  # of cuts with the same coverage, that with the smallest sets
+        other = np.interp(coverage, their_covered @ weight + least_first, their_size @ weight)
         return float(mean / max(other, 1e-9) - 1)
 
     n = len(y)

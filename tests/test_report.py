@@ -9,8 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
-from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import NotFittedError
+from sklearn.feature_selection import SelectKBest
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
 
 from makers import baseline, quick_scpo
 from tightset import ConformalClassifier
@@ -241,13 +243,14 @@ def test_sparse_rows_lists_and_polars(rows, model, tmp_path):
 
 def test_comparison_says_losses_plainly(rows, model, tmp_path):
     X, y, X_new, y_new = rows
-    worse = ConformalClassifier(DummyClassifier(), random_state=0).fit(X, y)
+    one_column = make_pipeline(SelectKBest(k=1), LogisticRegression())
+    worse = ConformalClassifier(one_column, random_state=0).fit(X, y)
     page, _ = read(write_report(tmp_path / "page.html", worse, X_new, y_new, baseline=model, baseline_name="the other"))
     assert "Comparison with the other" in page
     assert "larger, a loss, at 80\N{NO-BREAK SPACE}%, 90\N{NO-BREAK SPACE}%, 95" in page
     assert page.count("larger: a loss") >= 3
     page, _ = read(write_report(tmp_path / "page.html", model, X_new, y_new, baseline=model))
-    assert "On these rows the sets of the model are not clearly different at" in page
+    assert "At equal coverage on these rows the sets of the model are not clearly different at" in page
     page, _ = read(write_report(tmp_path / "page.html", model, X_new, y_new))
     assert "Comparison" not in page
 

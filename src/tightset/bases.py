@@ -17,7 +17,7 @@ from sklearn.utils.validation import has_fit_parameter, validate_data
 
 from tightset.arrays import settle
 from tightset.checking import warn
-from tightset.rowtypes import without_half
+from tightset.rowtypes import plain_numbers
 
 __all__ = [
     "LEAST",
@@ -98,7 +98,7 @@ def check_any_rows(owner: Any, X: Any, *, reset: bool) -> Any:
     if sparse.issparse(X) and X.format not in {"csr", "csc"}:
         X = X.tocsr()  # others cannot be cut by rows
     validate_data(owner, X, reset=reset, skip_check_array=True)
-    return without_half(X)
+    return plain_numbers(X)
 
 
 def classes_of_columns(columns: int, names: Iterable[Any], classes: np.ndarray) -> np.ndarray:

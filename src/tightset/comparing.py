@@ -100,7 +100,8 @@ def at_equal_coverage(
         K = len(their_size)
         found = np.empty(len(weights))
         for at, (own_covered, own_size, *curve) in enumerate(means):
-            other = np.interp(own_covered, curve[:K], curve[K:])
+            # Of levels with the same coverage, that with the smallest sets.
+            other = np.interp(own_covered, curve[:K] + 1e-9 * np.arange(K), curve[K:])
             found[at] = own_size / max(other, 1e-9) - 1
         return found
 

@@ -27,10 +27,10 @@ __all__ = [
     "coarser_than",
     "conform",
     "dtypes_of",
+    "plain_numbers",
     "rounded",
     "rounded_to",
     "slack_of",
-    "without_half",
 ]
 
 Types = str | list[str] | None
@@ -95,11 +95,27 @@ def rounded_to(trained: Types, calibrated: Types, columns: int) -> list[str | No
     return [next((name for name in reversed(COARSE) if any(str(one) == name for one in pair)), None) for pair in both]
 
 
-def without_half(X: Any) -> Any:
-    """The same rows with float32 for float16, in which scalers of scikit-learn would compute."""
-    types = dtypes_of(X)
-    half = [name == np.float16 for name in _of_columns(types, X.shape[1])] if types is not None else []
-    return _with_columns(X, [np.dtype(np.float32) if one else None for one in half], None) if any(half) else X
+def plain_numbers(X: Any) -> Any:
+    """The same rows in NumPy's own types, which scikit-learn computes in as they are, and with float32 for float16.
+
+    Of pandas' nullable columns it makes float64 whatever they are, and in float16 its scalers would compute.
+
+    >>> import pandas as pd
+    >>> plain_numbers(pd.DataFrame({"a": [1, 2], "b": [1.5, None]}, dtype="Float32")).dtypes.tolist()
+    [dtype('float32'), dtype('float32')]
+    """
+    if not hasattr(X, "iloc"):
+        return X.astype(np.float32) if str(getattr(X, "dtype", "")) == "float16" else X
+    changed = {}
+    for j, name in enumerate(dtypes_of(X) or []):
+        own = _number(name)
+        if own is None or (name == str(own) and name != "float16"):
+            continue
+        own = np.dtype(np.float32) if own == np.float16 else own
+        if own.kind != "f" and X.iloc[:, j].isna().any():
+            own = np.dtype(np.float64)
+        changed[j] = X.iloc[:, j].to_numpy(dtype=own, **({"na_value": np.nan} if own.kind == "f" else {}))
+    return _replaced(X, changed) if changed else X
 
 
 def conform(X: Any, trained: Types, calibrated: Types) -> Any:
@@ -116,11 +132,6 @@ def conform(X: Any, trained: Types, calibrated: Types) -> Any:
     if given is None or len(getattr(X, "shape", ())) != 2 or (given == trained and calibrated in (None, given)):
         return X
     wanted, bound = _of_columns(trained, X.shape[1]), _of_columns(calibrated, X.shape[1])
-    return _with_columns(X, wanted, bound)
-
-
-def _with_columns(X: Any, wanted: list[Any], bound: list[Any] | None) -> Any:
-    bound = [None] * len(wanted) if bound is None else bound
     if hasattr(X, "columns"):
         return _frame(X, wanted, bound)
     own = _number(str(X.dtype))

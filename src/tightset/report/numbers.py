@@ -78,6 +78,7 @@ def tally(
 
     What is of the ``chosen`` level only is worked out if there is one.
     """
+    asked = _asked(model, levels, X)
     X, groups = model._check_new_rows(X, groups)
     n, C = X.shape[0], len(model.classes_)
     size = np.empty((len(levels), n), dtype=np.int32)
@@ -85,7 +86,7 @@ def tally(
     best = np.full(n, np.nan)
     pairs_at = () if chosen is None else _stops_with_pairs(len(levels), n, C, chosen)
     together = {k: np.zeros((C, C), dtype=np.int32) for k in pairs_at}
-    for rows, scored in pieces.scored(model, _asked(model, levels), X, groups):
+    for rows, scored in pieces.scored(model, asked, X, groups):
         if chosen is not None:
             best[rows] = scored[chosen].p.max(axis=1)
         for k, (level, piece) in enumerate(zip(levels, scored, strict=True)):
@@ -110,11 +111,11 @@ def _stops_with_pairs(K: int, n: int, C: int, chosen: int) -> Sequence[int]:
     return range(K) if K * C**2 <= _PAIRS_IN_MEMORY and K * n * C**2 <= _PAIRS_WORK else (chosen,)
 
 
-def _asked(model: Any, levels: list[Any]) -> list[pieces.Asked]:
+def _asked(model: Any, levels: list[Any], X: Any) -> list[pieces.Asked]:
     """Levels with their measures; the page itself says for which of them none was trained."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TightsetWarning)
-        asked: list[pieces.Asked] = model._asked(levels)
+        asked: list[pieces.Asked] = model._asked(levels, of=X)
     return asked
 
 
@@ -162,11 +163,13 @@ def _digits(code: int, width: int) -> str:
     return "".join(_ALPHABET[code // 64**place % 64] for place in reversed(range(width)))
 
 
-def listed(model: Any, X: Any, y: np.ndarray | None, levels: list[Any], groups: Any = None) -> Listed:
-    """Sets and p-values of a few rows, at every level."""
+def listed(
+    model: Any, X: Any, y: np.ndarray | None, levels: list[Any], groups: Any = None, at: np.ndarray | None = None
+) -> Listed:
+    """Sets and p-values of a few rows, at every level; ``at`` is where they stand among all rows."""
+    asked = _asked(model, levels, X)
     X, groups = model._check_new_rows(X, groups)
-    asked = _asked(model, levels)
-    found = pieces.sets_and_p(model, asked, X, groups)
+    found = pieces.sets_and_p(model, asked, X, groups, at)
     measures = list(dict.fromkeys(one.model for one in asked))
     p = [found[[one.model for one in asked].index(at)][1] for at in measures]
     top = [np.argsort(-one, axis=1, kind="stable")[:, :_TOP] for one in p]

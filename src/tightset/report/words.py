@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from inspect import signature
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tightset.checking import nearest_level
+from tightset.comparing import at_equal_coverage, levels_around
 from tightset.icp import calibration_rows_needed, significance
 from tightset.intervals import coverage_band, share_interval
 from tightset.metrics import bootstrap_difference, sign_test
@@ -239,31 +241,43 @@ def in_words(words: list[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
-def compared(model: Any, found: Tally, other: Tally, levels: list[Any]) -> list[dict[str, Any]]:
-    """Both predictors by level, the change with its interval, and what that means in words."""
+def compared(
+    model: Any, found: Tally, other: Tally, levels: list[Any], theirs_at: Callable[[list[float]], Tally]
+) -> list[dict[str, Any]]:
+    """Both predictors by level, the change at equal coverage with its interval, and what that means in words.
+
+    ``theirs_at`` gives the baseline at further levels. Without labels sizes are compared as they are.
+    """
     of_model = {significance(level) for level in model.levels_}
     wanted = of_model | {significance(level) for level in _COMPARED}
-    rows = []
-    for k, level in enumerate(levels):
-        if significance(level) not in wanted:
-            continue
+    places = [k for k, level in enumerate(levels) if significance(level) in wanted]
+    around = levels_around([levels[k] for k in places])
+    curve = None if found.covered is None else theirs_at([level for some in around for level in some])
+    rows, start = [], 0
+    for k, some in zip(places, around, strict=True):
         ours, theirs = found.size[k], other.size[k]
-        difference, low, high = bootstrap_difference(ours, theirs, random_state=0)
-        before = max(float(theirs.mean()), 1e-9)
-        smaller, larger, p_value = sign_test(ours, theirs)
+        if found.covered is None or curve is None or curve.covered is None:
+            before = max(float(theirs.mean()), 1e-9)
+            change, low, high = (one / before for one in bootstrap_difference(ours, theirs, random_state=0))
+            p_value = sign_test(ours, theirs).p_value
+        else:
+            at = slice(start, start + len(some))
+            start = at.stop
+            own = ours, found.covered[k], curve.size[at], curve.covered[at]
+            change, low, high, p_value = at_equal_coverage(*own, levels[k])
         verdict = "smaller" if high < 0 else "larger" if low > 0 else "no clear difference"
         rows.append(
             {
-                "level": level_text(level),
-                "made_for": significance(level) in of_model,
+                "level": level_text(levels[k]),
+                "made_for": significance(levels[k]) in of_model,
                 "size": number(ours.mean()),
                 "baseline": number(theirs.mean()),
                 "coverage": None if found.covered is None else percent(found.covered[k].mean()),
                 "baseline_coverage": None if other.covered is None else percent(other.covered[k].mean()),
-                "change": f"{100 * difference / before + 0.0:+z.1f}\N{NO-BREAK SPACE}%".replace("-", "−"),  # noqa: RUF001
-                "interval": f"{low:+.3f} to {high:+.3f}".replace("-", "−"),  # noqa: RUF001
-                "smaller": f"{smaller:,}",
-                "larger": f"{larger:,}",
+                "change": _change(change),
+                "interval": f"{_change(low)} to {_change(high)}",
+                "smaller": f"{int((ours < theirs).sum()):,}",
+                "larger": f"{int((ours > theirs).sum()):,}",
                 "p_value": f"{p_value:.2g}" if p_value >= 1e-4 else "<0.0001",
                 "verdict": verdict,
             }
@@ -271,8 +285,13 @@ def compared(model: Any, found: Tally, other: Tally, levels: list[Any]) -> list[
     return rows
 
 
+def _change(share: float) -> str:
+    return f"{100 * share + 0.0:+z.1f}\N{NO-BREAK SPACE}%".replace("-", "−")  # noqa: RUF001
+
+
 def in_short(rows: list[dict[str, Any]]) -> str:
     """The comparison in a sentence, losses included."""
     of = {verdict: [one["level"] for one in rows if one["verdict"] == verdict] for verdict in _VERDICTS}
     said = [f"{words} at {in_words(of[verdict])}" for verdict, words in _VERDICTS.items() if of[verdict]]
-    return f"On these rows the sets of the model are {'; they are '.join(said)}." if said else ""
+    where = "At equal coverage on these rows" if rows and rows[0]["coverage"] is not None else "On these rows"
+    return f"{where} the sets of the model are {'; they are '.join(said)}." if said else ""

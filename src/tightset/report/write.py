@@ -11,6 +11,7 @@ import json
 import os
 from base64 import b64encode
 from collections.abc import Mapping
+from functools import partial
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
@@ -95,7 +96,7 @@ def write_report(
     X = X if hasattr(X, "shape") else np.asarray(X)
     levels, chosen = stops(model, confidence)
     labels = [text(label, NAME) for label in model.classes_.tolist()]
-    codes = None if y is None else model._encode(X, y, "y")
+    codes = None if y is None else model._encode(X, y, "y", unknown="miss")
     found = tally(model, X, codes, levels, chosen, _groups_for(model, groups))
     n, C = found.size.shape[1], len(labels)
     if frame is not None and len(frame) != n:
@@ -109,7 +110,7 @@ def write_report(
     examples = order[np.unique(np.linspace(0, n - 1, min(_EXAMPLES, n)).round().astype(int))]
     at = np.concatenate([shown, examples])
     some_groups = None if _groups_for(model, groups) is None else np.asarray(groups)[at]
-    rows = listed(model, take(X, at), None if codes is None else codes[at], levels, some_groups)
+    rows = listed(model, take(X, at), None if codes is None else codes[at], levels, some_groups, at)
     columns, numeric, cells = cells_of(X if frame is None else frame, at, getattr(model, "feature_names_in_", None))
 
     sizes, counts = report_figures.size_bars(size_bins(C), found.size)
@@ -119,7 +120,10 @@ def write_report(
     for k, stop in (drawn["together"] or {"stops": {}})["stops"].items():
         said[k]["pairs"] = say_of_pairs(stop, C)
     texts = None if of_labels is None else label_texts(of_labels)
-    comparison = [] if other is None else compared(model, found, other, levels)
+    comparison = []
+    if other is not None:
+        theirs = partial(tally, baseline, X, codes, groups=_groups_for(baseline, groups))
+        comparison = compared(model, found, other, levels, theirs)
 
     def row(r: int) -> dict[str, Any]:
         truth = None if codes is None else int(codes[at[r]])
