@@ -16,9 +16,9 @@ SOURCE = Path(tightset.__file__).parent
 # A file may import only from files above it. docs/architecture.md explains the order.
 ORDER = [
     "arrays", "inefficiency", "threads", "distributed", "rows", "measures", "objective", "fused", "surrogate", "optimise",
-    "lbfgs", "icp", "scores", "metrics", "intervals", "columns", "models", "progress", "bases", "boosting", "grid", "paths",
-    "choice", "pool", "refine", "search", "stacking", "checking", "pieces", "trust", "packing", "storage", "notebook",
-    "predicting", "predictor", "classifier", "scpo", "plots", "files", "encoding", "tables",
+    "lbfgs", "icp", "checking", "scores", "metrics", "intervals", "columns", "models", "progress", "bases", "boosting", "grid", "paths",
+    "choice", "pool", "refine", "search", "stacking", "pieces", "trust", "packing", "storage", "notebook",
+    "predicting", "predictor", "classifier", "scpo", "plots", "texts", "files", "encoding", "learning", "target", "tables",
     "loading", "export", "comparing", "predictions", "explaining",
     "report", "demo", "cli",
 ]  # fmt: skip

@@ -273,7 +273,7 @@ def test_memory_is_bounded_by_leaving_rows_out(frame, monkeypatch):
         ({"kind": [f"{at}" for at in range(600)]}, "600 different values in 600 rows"),
         ({"kind": ["x", None, "y"] * 200}, "no value in row 2, nor in 199 more"),
         ({"age": ["old"] + [1.5] * 599}, r"holds numbers, but also 'old' \(row 1\).*--missing 'old'"),
-        ({"age": [np.inf] + [1.5] * 599}, "infinite value in row 1"),
+        ({"age": [np.inf, *range(599, 0, -1)]}, "infinite value in row 1"),
     ],
 )
 def test_tables_that_cannot_be_learnt_from(frame, change, message):
@@ -348,8 +348,6 @@ def test_strictness(frame, model):
     with pytest.raises(TableError, match=r"'colour' has 'violet', first in row 2, .*they had 'blue', 'green', 'red'"):
         model.encode(violet, strict=True)
     model.encode(frame.assign(town="never seen"), strict=True)  # as rare ones, which there were
-    with pytest.raises(TableError, match="'w' in row 1, a label that the model was not trained on; it knows x, y, z"):
-        model.evaluate(frame.assign(kind="w"))
     with pytest.raises(TableError, match="no column 'kind' with the labels"):
         model.evaluate(frame.drop(columns="kind"))
 

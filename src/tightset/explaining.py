@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tightset import pieces
-from tightset.encoding import Category, Number
+from tightset.encoding import MISSING, Category, Number
 from tightset.icp import significance
 
 __all__ = ["Explanation", "Influence", "explain"]
@@ -75,7 +75,8 @@ def explain(model: Any, frame: Any, confidence: Any) -> Explanation:
 
 def _typical(column: Number | Category) -> tuple[str, np.ndarray]:
     if isinstance(column, Number):
-        return f"{column.fill:.6g}", np.array([column.fill, 0.0])[: len(column.names)]
+        shown = MISSING if column.mostly_missing else f"{column.fill:.6g}"
+        return shown, np.array([column.fill, float(column.mostly_missing)])[: len(column.names)]
     values = np.zeros(len(column.names))
     values[column.values.index(column.commonest)] = 1
     return column.commonest, values
