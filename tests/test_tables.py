@@ -370,7 +370,7 @@ def test_an_explanation_is_what_the_model_says_of_the_changed_row(frame, model):
     found = explain(model, row, 0.9)
     np.testing.assert_array_equal(found.p, model.predict_p(row)[1][0])
     np.testing.assert_array_equal(found.kept, model.predict_set(row)[1][0])
-    assert found.calibration_rows == 150
+    assert found.calibration_rows.tolist() == [150, 150, 150]
     assert {one.column for one in found.influences} == {"age", "colour", "member", "town"}
     for one in found.influences:
         typical = float(one.typical) if one.column == "age" else one.typical

@@ -14,6 +14,7 @@ import numpy as np
 from tightset import pieces
 from tightset.encoding import MISSING, Category, Number
 from tightset.icp import significance
+from tightset.predictions import calibration_rows
 
 __all__ = ["Explanation", "Influence", "explain"]
 
@@ -35,8 +36,13 @@ class Explanation(NamedTuple):
     confidence: float
     p: np.ndarray
     kept: np.ndarray
-    calibration_rows: int
+    calibration_rows: np.ndarray  # (C,), of each label its own where coverage is by label
     influences: list[Influence]
+
+    @property
+    def order(self) -> np.ndarray:
+        """Labels ``(C,)`` by falling p-value; those without calibration rows, which are in every set, at last."""
+        return np.argsort(np.where(self.calibration_rows > 0, -self.p, 0), kind="stable")
 
     def joins_above(self, label: int) -> float:
         """The confidence above which a label is in the sets of this measure: ``1 - p``."""
@@ -55,9 +61,7 @@ def explain(model: Any, frame: Any, confidence: Any) -> Explanation:
         at += width
     asked = model.predictor._asked([confidence])
     ((sets, p),) = pieces.sets_and_p(model.predictor, asked, variants, None)
-    rows = sum(
-        len(alphas) for fold in model.predictor.folds_ for alphas in fold.calibrations[asked[0].model].alphas.values()
-    )
+    rows = calibration_rows(model.predictor, asked[0].model)
     influences = [
         Influence(
             column.name,

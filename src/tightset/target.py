@@ -175,14 +175,15 @@ def _told(rare: Rare, few: Mapping[str, int], merged: Mapping[str, str]) -> str:
             f"{total:,} row{'' if total == 1 else 's'} left out, of {which}. Coverage is promised for rows of the "
             f"other labels; a new row of {'this label' if one else 'these labels'} is never covered"
         )
-    meaning = "too few to train and calibrate on, so that sets may miss them more often than is promised on average"
+    them = "it" if one else "them"
+    meaning = f"too few to train and calibrate on, so that sets may miss {them} more often than is promised on average"
     if rare.needed:
         meaning = (
             f"a label that fewer than {rare.needed} calibration rows have is in every set at confidence {rare.level}"
         )
     return (
-        f"kept {which}; {meaning}. --rare-labels other makes them one label, --rare-labels drop leaves their rows out, "
-        "and --rare-rows says which are meant"
+        f"kept {which}; {meaning}. --rare-labels other makes one label of rare labels, --rare-labels drop leaves their "
+        "rows out, and --rare-rows says from how many rows on a label is not rare"
     )
 
 
