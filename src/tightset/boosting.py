@@ -105,7 +105,7 @@ def grow(
             booster = train(X[rows], y[rows], Z[rows], gradient, seed, n_jobs)
         except _NoTreesError as why:
             warn(f"boost={library!r} adds no trees, and is left out: {why}. Sets are made without, and are valid")
-            for _ in range(fold.max() - held + 1 if held >= 0 else 1):
+            for _ in range(fold.max() - held + 2 if held >= 0 else 1):
                 progress.advance()
             return []
         stages = [Trees(library, booster, rounds, Z.shape[1]) for rounds in _STAGES]

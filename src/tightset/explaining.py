@@ -42,7 +42,11 @@ class Explanation(NamedTuple):
     @property
     def order(self) -> np.ndarray:
         """Labels ``(C,)`` by falling p-value; those without calibration rows, which are in every set, at last."""
-        return np.argsort(np.where(self.calibration_rows > 0, -self.p, 0), kind="stable")
+        return self.ranked(self.p)
+
+    def ranked(self, p: np.ndarray) -> np.ndarray:
+        """Labels ``(C,)`` in that order for other p-values ``(C,)``, such as those of an influence."""
+        return np.argsort(np.where(self.calibration_rows > 0, -p, 0), kind="stable")
 
     def joins_above(self, label: int) -> float:
         """The confidence above which a label is in the sets of this measure: ``1 - p``."""

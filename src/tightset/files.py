@@ -106,6 +106,7 @@ class TableFile:
         The columns of ``text`` are texts and None; others are numbers where all of the chunk are, else texts too. In
         the column ``label``, of texts, only an empty cell is missing: NA and None are names of labels as well.
         """
+        progress(0)
         only = None if only is None else frozenset(only)
         path = self.where
         if path is None and sys.stdin is None:

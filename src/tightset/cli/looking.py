@@ -80,7 +80,7 @@ def explain(
             one.value,
             one.typical,
             f"{one.p[best]:.4f}",
-            ", ".join(names[at] for at in found.order if one.kept[at]) or "(empty)",
+            ", ".join(names[at] for at in found.ranked(one.p) if one.kept[at]) or "(empty)",
         )
         for one in found.influences[:8]
     ]

@@ -34,7 +34,7 @@ def visible(text: Any) -> str:
 
 def say(text: str, *, err: bool = False) -> None:
     """Print lines for people; JSON stays what it is, having no such characters."""
-    typer.echo(_lines(text), err=err)
+    typer.echo(_lines(text), file=sys.stderr if err else None, err=err)  # as it is now: a bar takes its place
 
 
 def _lines(text: str) -> str:
