@@ -23,6 +23,10 @@ __all__ = ["KEEP", "POLICIES", "Labelled", "Labels", "Rare", "meant"]
 POLICIES = ("keep", "other", "drop")
 _FEW_ROWS = 10  # a quarter of which calibrates: two or three
 _MOST_LABELS = 1000
+_ADVICE = (
+    ". --rare-labels other makes one label of rare labels, --rare-labels drop leaves their rows out, and --rare-rows "
+    "says from how many rows on a label is not rare"
+)
 
 
 class Rare(NamedTuple):
@@ -116,7 +120,7 @@ class Labels:
         own = np.array([place[becomes[name]] if name in becomes else -1 for name in names])
         told = _told(rare, few, merged) if few else None
         if told and rare.policy != "other":
-            warn(told)
+            warn(told + (_ADVICE if rare.policy == "keep" else ""))
         return Labelled(distinct[order], own[codes], merged, dropped, told)
 
     def _check(self, left: Sequence[str], rows: int, rare: Rare, few: Mapping[str, int]) -> None:
@@ -181,10 +185,7 @@ def _told(rare: Rare, few: Mapping[str, int], merged: Mapping[str, str]) -> str:
         meaning = (
             f"a label that fewer than {rare.needed} calibration rows have is in every set at confidence {rare.level}"
         )
-    return (
-        f"kept {which}; {meaning}. --rare-labels other makes one label of rare labels, --rare-labels drop leaves their "
-        "rows out, and --rare-rows says from how many rows on a label is not rare"
-    )
+    return f"kept {which}; {meaning}"
 
 
 def meant(name: str, columns: Any) -> str:

@@ -97,7 +97,7 @@ def _show_labels(found: Any, names: Any, row: int, *, by_label: bool) -> None:
     """The p-value of each label; what a label without calibration rows has is none."""
     from tightset.icp import calibration_rows_needed
 
-    rows, wide = found.calibration_rows, 16 if by_label else 30
+    rows, wide = found.calibration_rows, 10 if by_label else 30
     cells = [
         (
             names[at],

@@ -70,7 +70,8 @@ Missing = Annotated[
 RareLabels = Annotated[
     str,
     typer.Option(
-        help="Labels of few rows: keep them, make them one label (other), or drop their rows; what is done is told."
+        help="What becomes of labels of few rows: keep, other (one label stands for all of them), or drop (their rows "
+        "are left out)."
     ),
 ]
 RareRows = Annotated[
