@@ -7,7 +7,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.tree import DecisionTreeClassifier
 
-from tightset import ConformalClassifier, SCPOClassifier, Search
+from tightset import ConformalClassifier, SCPOClassifier, Search, TightsetWarning
 from tightset.boosting import _LOG_LOSS, LIBRARIES, grow, size_gradient
 from tightset.choice import fold_of_rows
 from tightset.inefficiency import LOG, SIZE
@@ -134,3 +134,59 @@ def test_rows_that_are_no_numbers_are_refused(bent):
     pipeline = make_pipeline(OneHotEncoder(), LogisticRegression())
     with pytest.raises(ValueError, match="boost needs dense rows of numbers"):
         SCPOClassifier(0.8, estimator=pipeline, boost="lightgbm", search=QUICK).fit(texts, y)
+
+
+@pytest.mark.parametrize("kind", ["rare", "constant", "few"])
+def test_where_no_tree_can_be_grown_it_is_said_and_none_is(kind):
+    rng = np.random.default_rng(0)
+    n = 76 if kind == "few" else 400
+    X = {
+        "rare": (rng.random((n, 5)) < 0.02).astype(float),
+        "constant": np.ones((n, 3)),
+        "few": rng.normal(size=(n, 3)),
+    }[kind]
+    y = rng.integers(0, 2, n)
+    clf = SCPOClassifier(0.8, estimator=LogisticRegression(), boost="lightgbm", search=QUICK, random_state=0)
+    with pytest.warns(TightsetWarning, match="boost='lightgbm' adds no trees, and is left out: LightGBM finds no"):
+        clf.fit(X, y)
+    plain = SCPOClassifier(0.8, estimator=LogisticRegression(), search=QUICK, random_state=0).fit(X, y)
+    np.testing.assert_array_equal(clf.predict_set(X), plain.predict_set(X))
+    assert not any(name.startswith("boosted") for name in clf.selection_["candidate"])
+    SCPOClassifier(0.8, estimator=LogisticRegression(), boost="xgboost", search=QUICK, random_state=0).fit(X, y)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_what_a_library_says_is_told_in_a_line(bent, library, monkeypatch):
+    import lightgbm
+    import xgboost
+
+    said = "[01:02:03] /workspace/src/a.cc:7: Check failed: valid: it cannot\nStack trace:\n  [bt] (0) lib.so"
+    error = {"lightgbm": lightgbm.basic.LightGBMError, "xgboost": xgboost.core.XGBoostError}[library](said)
+
+    def fails(*_, **__):
+        raise error
+
+    monkeypatch.setattr(f"{library}.train", fails)
+    X, y = bent[:2]
+    order = np.argsort(y, kind="stable")
+    fold = fold_of_rows(y[order], 3, np.random.default_rng(0))
+    with (
+        Progress(show=False) as progress,
+        pytest.warns(TightsetWarning, match="says 'Check failed: valid: it cannot'. Sets are made without"),
+    ):
+        found = grow(library, X[order], y[order], np.zeros((len(y), 3)), fold, 0.1, SIZE, n_jobs=1, progress=progress)
+    assert found == []
+    assert progress._done == progress._total == 4
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_numbers_beyond_single_precision(bent, library):
+    X, y = bent[:2]
+    order = np.argsort(y, kind="stable")
+    X, y = X[order].copy(), y[order]
+    X[:3, 1] = [np.inf, -np.inf, 1e300]
+    fold = fold_of_rows(y, 2, np.random.default_rng(0))
+    with Progress(show=False) as progress:
+        grown = grow(library, X, y, np.zeros((len(y), 3)), fold, 0.1, SIZE, n_jobs=1, progress=progress)
+    assert np.isfinite(grown[-1].held_out).all()
+    assert np.isfinite(grown[-1].trees.scores(X)).all()

@@ -14,8 +14,8 @@ from tightset.encoding import MISSING, OTHER, Category, Encoding, Number
 from tightset.export import to_onnx
 from tightset.export.graph import Graph
 from tightset.export.tables import add_encoding, inputs_of
-from tightset.files import as_text
 from tightset.tables import TablePredictor, fit_table
+from tightset.texts import as_text
 
 ROWS = 10_000
 

@@ -19,9 +19,9 @@ from threadpoolctl import threadpool_info
 
 from makers import baseline, both, quick_grid, quick_scpo
 from tightset import ConformalClassifier, SCPOClassifier, TightsetWarning
-from tightset.checking import hash_uniform
 from tightset.columns import Scaling
 from tightset.grid import training_inefficiency
+from tightset.hashing import hash_uniform
 from tightset.scores import APS
 
 # ---- what reviewers found -------------------------------------------------------------------------------------------

@@ -16,10 +16,10 @@ SOURCE = Path(tightset.__file__).parent
 # A file may import only from files above it. docs/architecture.md explains the order.
 ORDER = [
     "arrays", "inefficiency", "threads", "distributed", "rows", "rowtypes", "measures", "objective", "fused", "surrogate",
-    "optimise", "lbfgs", "icp", "scores", "metrics", "intervals", "shortfall", "checking", "columns", "models", "progress", "bases",
+    "optimise", "lbfgs", "icp", "checking", "hashing", "scores", "metrics", "intervals", "shortfall", "columns", "models", "progress", "bases",
     "crossfit", "boosting", "grid", "paths",
     "choice", "pool", "refine", "search", "stacking", "pieces", "trust", "packing", "storage", "notebook",
-    "predicting", "predictor", "classifier", "scpo", "plots", "files", "encoding", "tables",
+    "predicting", "predictor", "classifier", "scpo", "plots", "texts", "files", "encoding", "learning", "target", "tables",
     "loading", "export", "comparing", "predictions", "explaining",
     "report", "demo", "cli",
 ]  # fmt: skip

@@ -12,15 +12,19 @@ Its Hessian is indefinite; trees need a positive diagonal, and get a bound. At a
 derivative by ``A_y`` (for the size; other costs bend too, for which it is an estimate), and ``G = sum_y dL/dA_y``:
 
     |d^2 L / dF_c^2| <= sum_y d_y ([y = c] - p_c)^2 + |G| p_c (1 - p_c) <= d_c + p_c^2 sum_y d_y + |G| p_c (1 - p_c).
+
+Trees are only tried: where a library can grow none on these rows, a warning says why, and there are none.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from tightset.checking import warn
 from tightset.inefficiency import Inefficiency
 from tightset.models import tempered
 from tightset.objective import Profiled
@@ -34,6 +38,11 @@ _SHARPNESS = 2.0
 _LOG_LOSS = 0.1
 _RATE = 0.05
 _LEAVES = 7
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+class _NoTreesError(Exception):
+    """Why a library can grow no trees on some rows."""
 
 
 class Trees(NamedTuple):
@@ -51,7 +60,8 @@ class Trees(NamedTuple):
         else:
             import xgboost
 
-            raw = self.booster.predict(xgboost.DMatrix(X), output_margin=True, iteration_range=(0, self.rounds))
+            rows = xgboost.DMatrix(_within_single(X))
+            raw = self.booster.predict(rows, output_margin=True, iteration_range=(0, self.rounds))
         return np.asarray(raw, dtype=np.float64).reshape(-1, self.n_classes)
 
 
@@ -77,7 +87,7 @@ def grow(
     check: Callable[[], None] = lambda: None,
     progress: Progress,
 ) -> list[Grown]:
-    """Trees on top of held-out scores ``Z (k, C)``, after each stage; rows sorted by label."""
+    """Trees on top of held-out scores ``Z (k, C)``, after each stage, or none at all; rows sorted by label."""
     X = numbers_or_missing(X)
     train = {"lightgbm": _lightgbm, "xgboost": _xgboost}[library]
     objective = Profiled(np.array([eps]), np.array([_SHARPNESS]), f)
@@ -91,7 +101,13 @@ def grow(
             check()
             return size_gradient(F, y[rows], objective, own)
 
-        booster = train(X[rows], y[rows], Z[rows], gradient, seed, n_jobs)
+        try:
+            booster = train(X[rows], y[rows], Z[rows], gradient, seed, n_jobs)
+        except _NoTreesError as why:
+            warn(f"boost={library!r} adds no trees, and is left out: {why}. Sets are made without, and are valid")
+            for _ in range(fold.max() - held + 2 if held >= 0 else 1):
+                progress.advance()
+            return []
         stages = [Trees(library, booster, rounds, Z.shape[1]) for rounds in _STAGES]
         if held >= 0:
             for stage, trees in zip(held_out, stages, strict=True):
@@ -139,8 +155,7 @@ def numbers_or_missing(X: Any) -> np.ndarray:
 def _lightgbm(X: np.ndarray, y: np.ndarray, Z: np.ndarray, gradient: Any, seed: int, n_jobs: int | None) -> Any:
     import lightgbm
 
-    settings = {
-        "objective": lambda F, _: gradient(F.reshape(Z.shape)),
+    settings: dict[str, Any] = {
         "num_class": Z.shape[1],
         "num_leaves": _LEAVES,
         "learning_rate": _RATE,
@@ -152,8 +167,16 @@ def _lightgbm(X: np.ndarray, y: np.ndarray, Z: np.ndarray, gradient: Any, seed: 
         "force_row_wise": True,
         "verbose": -1,
     }
-    data = lightgbm.Dataset(X, y, init_score=Z.ravel(order="F"))
-    return lightgbm.train(settings, data, _STAGES[-1])
+    try:
+        data = lightgbm.Dataset(
+            X, y, init_score=Z.ravel(order="F"), params={**settings, "objective": "none"}
+        ).construct()
+        if not any(data.feature_num_bin(at) for at in range(X.shape[1])):  # it would say so on standard error itself
+            raise _NoTreesError(f"LightGBM finds no column that splits {len(X):,} rows into parts of 20 rows or more")
+        settings["objective"] = lambda F, _: gradient(F.reshape(Z.shape))
+        return lightgbm.train(settings, data, _STAGES[-1])
+    except lightgbm.basic.LightGBMError as error:
+        raise _NoTreesError(f"LightGBM says {_first_line(error)!r}") from error
 
 
 def _xgboost(X: np.ndarray, y: np.ndarray, Z: np.ndarray, gradient: Any, seed: int, n_jobs: int | None) -> Any:
@@ -174,5 +197,23 @@ def _xgboost(X: np.ndarray, y: np.ndarray, Z: np.ndarray, gradient: Any, seed: i
         "disable_default_eval_metric": True,
         "verbosity": 0,
     }
-    data = xgboost.DMatrix(X, y, base_margin=Z)
-    return xgboost.train(settings, data, _STAGES[-1], obj=lambda F, _: gradient(F.reshape(Z.shape).astype(np.float64)))
+
+    def objective(F: np.ndarray, _: Any) -> Any:
+        return gradient(F.reshape(Z.shape).astype(np.float64))
+
+    try:
+        data = xgboost.DMatrix(_within_single(X), y, base_margin=Z)
+        return xgboost.train(settings, data, _STAGES[-1], obj=objective)
+    except xgboost.core.XGBoostError as error:
+        raise _NoTreesError(f"XGBoost says {_first_line(error)!r}") from error
+
+
+def _within_single(X: np.ndarray) -> np.ndarray:
+    """The same but for numbers beyond single precision, which XGBoost refuses; trees ask for their order only."""
+    return np.asarray(np.clip(X, -_LARGEST, _LARGEST))
+
+
+def _first_line(error: Exception) -> str:
+    """What a library says, without the time and the place in its source."""
+    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return re.sub(r"^\[[\d:]+\] \S+ | at /\S+, line \d+ ?\.?", "", line)[:200]

@@ -27,9 +27,10 @@ from tightset.bases import (
     untrained,
     warn_of_broken,
 )
-from tightset.checking import check_labels, distinct_labels, generator, hash_uniform, mark_of
+from tightset.checking import check_labels, distinct_labels, generator
 from tightset.choice import stratified_split
 from tightset.distributed import Partitions, as_floats, as_they_are
+from tightset.hashing import hash_uniform, mark_of
 from tightset.icp import calibration_rows_needed
 from tightset.models import LogProbabilities, Member
 from tightset.pieces import take

@@ -5,8 +5,8 @@
 - A column of texts (or truth values) becomes a column of 0 and 1 for each value that enough training rows have; rarer
   ones share a column, with those that were never seen. A missing value counts as a value. (Where no training row had
   a rare one, a value that was never seen is refused, unless it is to count as none of those that were.)
-- A column of nearly as many texts as rows (names, identifiers, free text, dates) is left out, as is one without a name
-  or without a value.
+- A column of nearly as many texts as rows (names, identifiers, free text, dates) is left out, unless it was asked for
+  as categories. So is one without a name, without a value, or with the same value in every training row.
 
 All figures are learnt from training rows only: what calibration rows say would break the guarantee, if only a little.
 (Whether a column is of numbers, of texts or empty is seen of all rows.)
@@ -14,7 +14,6 @@ All figures are learnt from training rows only: what calibration rows say would 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
@@ -22,15 +21,10 @@ import numpy as np
 
 from tightset.checking import warn
 from tightset.files import TableError
+from tightset.texts import spelled_as
 
-__all__ = ["Category", "ColumnKinds", "Encoding", "Number", "Statistics"]
+__all__ = ["Category", "Encoding", "Number", "as_numbers"]
 
-_LEAST_ROWS = 10  # with a value, for a column of its own
-_MOST_VALUES = 50
-_MOST_COUNTED = 20_000
-_FEW_TEXTS = 0.05  # of the values of a column that is of numbers otherwise
-_SAMPLED = 50_000  # rows for medians
-_SEPARATED = r"-?(\d{1,3}([ '.,]\d{3})+([.,]\d+)?|\d+,\d+)"
 MISSING = "(missing)"
 OTHER = "(other)"
 
@@ -41,6 +35,7 @@ class Number(NamedTuple):
     name: str
     fill: float
     told: bool
+    mostly_missing: bool = False  # in more than half of the training rows
 
     @property
     def names(self) -> list[str]:
@@ -60,7 +55,7 @@ class Category(NamedTuple):
     name: str
     values: list[str]
     seen: list[str]  # all values of training rows
-    commonest: str
+    commonest: str  # (missing) counts
 
     @property
     def names(self) -> list[str]:
@@ -70,15 +65,17 @@ class Category(NamedTuple):
         at = {value: place for place, value in enumerate(self.values)}
         other = at.get(OTHER, -1)
         codes, distinct = values.factorize()  # -1 for missing values
-        places = np.array([at.get(str(value), other) for value in distinct] + [at.get(MISSING, other)])[codes]
+        known = spelled_as([*self.seen, *self.values], [str(value) for value in distinct])
+        own = [other if value is None else at.get(value, other) for value in known]
+        places = np.array([*own, at.get(MISSING, other)])[codes]
         out[:] = 0
-        known = np.flatnonzero(places >= 0)
-        out[known, places[known]] = 1
+        placed = np.flatnonzero(places >= 0)
+        out[placed, places[placed]] = 1
 
     def unseen(self, values: Any) -> list[str]:
         """Values that no training row had."""
-        seen = set(self.seen)
-        return [value for value in map(str, values.dropna().unique()) if value not in seen]
+        texts = [str(value) for value in values.dropna().unique()]
+        return [text for text, known in zip(texts, spelled_as(self.seen, texts), strict=True) if known is None]
 
 
 class Encoding(NamedTuple):
@@ -111,8 +108,8 @@ class Encoding(NamedTuple):
     def check(self, names: Sequence[str], *, allowed: Collection[str] = (), lenient: bool = False) -> None:
         """Raise unless a table has the columns of training; others than those and ``allowed`` only if ``lenient``."""
         needed = [column.name for column in self.columns]
-        known = [*needed, *self.left_out]
-        absent = [name for name in needed if name not in names]
+        used, known, there = set(needed), {*needed, *self.left_out, *allowed}, set(names)
+        absent = [name for name in needed if name not in there]
         if absent:
             raise TableError(
                 f"the column{'s' if len(absent) > 1 else ''} {_listed(absent)} that the model was trained on "
@@ -120,13 +117,13 @@ class Encoding(NamedTuple):
             )
         if lenient:
             return
-        extra = [name for name in names if name not in known and name not in allowed]
+        extra = [name for name in names if name not in known]
         if extra:
             raise TableError(
                 f"the column{'s' if len(extra) > 1 else ''} {_listed(extra)} {'were' if len(extra) > 1 else 'was'} not "
                 "there in training. Remove what does not belong there, or give --lenient to ignore it"
             )
-        found = [name for name in names if name in needed]
+        found = [name for name in names if name in used]
         if found != needed:
             raise TableError(
                 f"the columns are in another order than in training: {_listed(found)} and not {_listed(needed)}. If "
@@ -156,122 +153,6 @@ class Encoding(NamedTuple):
                         f"most rows have a value of {column.name!r} that no training row had, such as {unseen[0]!r}; "
                         f"they had {_listed(column.seen)}"
                     )
-
-
-class ColumnKinds:
-    """What each column of a table is, told by all chunks: only whether there are numbers in it, no statistics."""
-
-    def __init__(self, skip: Collection[str], categorical: Collection[str]) -> None:
-        self._skip, self._categorical = set(skip), set(categorical)
-        self._numbers: Counter[str] = Counter()
-        self._texts: Counter[str] = Counter()
-        self._separated: Counter[str] = Counter()
-        self._first_text: dict[str, tuple[str, int]] = {}
-        self.names: list[str] = []
-
-    def see(self, frame: Any) -> None:
-        import pandas as pd
-
-        self.names = [str(name) for name in frame.columns if name not in self._skip]
-        for name in self.names:
-            values = frame[name]
-            if values.dtype.kind in "fiu":
-                self._numbers[name] += int(values.notna().sum())
-                continue
-            present = values.dropna()
-            if values.dtype.kind == "b":
-                self._texts[name] += len(present)
-                continue
-            numbers = pd.to_numeric(present, errors="coerce")
-            texts = present[numbers.isna() | present.map(lambda x: isinstance(x, bool))]
-            self._numbers[name] += len(present) - len(texts)
-            self._texts[name] += len(texts)
-            self._separated[name] += int(texts.astype(str).str.fullmatch(_SEPARATED).sum())
-            if len(texts) and name not in self._first_text:
-                self._first_text[name] = (str(texts.iloc[0]), int(texts.index[0]) + 1)
-
-    def settle(self) -> tuple[list[str], list[str], dict[str, str]]:
-        """Columns of numbers, of texts, and left out ones with the reason."""
-        numbers, texts, left_out = [], [], {}
-        for name in self.names:
-            some, other = self._numbers[name], self._texts[name]
-            if name == "":
-                left_out[name] = "it has no name"
-            elif some + other == 0:
-                left_out[name] = "it has no value"
-            elif name in self._categorical:
-                texts.append(name)
-            elif other == 0:
-                numbers.append(name)
-            elif self._separated[name] > 0.9 * other:
-                raise TableError(
-                    f"the column {name!r} seems to hold numbers with separators: {self._first_text[name][0]!r}; write "
-                    f"them plainly (12345.6), or give --categorical {name!r}, or --drop {name!r}"
-                )
-            elif other < _FEW_TEXTS * (some + other):
-                text, row = self._first_text[name]
-                raise TableError(
-                    f"the column {name!r} holds numbers, but also {text!r} (row {row}): mend it; or give --missing "
-                    f"{text!r} if that stands for a missing value, or --categorical {name!r} if all are categories"
-                )
-            else:
-                texts.append(name)
-        return numbers, texts, left_out
-
-
-class Statistics:
-    """What an `Encoding` takes from training rows, chunk by chunk."""
-
-    def __init__(self, numbers: Sequence[str], texts: Sequence[str], rows: int) -> None:
-        self._numbers, self._texts = list(numbers), list(texts)
-        self._rows = rows
-        self._sample: dict[str, list[np.ndarray]] = {name: [] for name in numbers}
-        self._missing: Counter[str] = Counter()
-        self._counts: dict[str, Counter[str]] = {name: Counter() for name in texts}
-
-    def see(self, frame: Any) -> None:
-        """Training rows of a chunk."""
-        step = -(-self._rows // _SAMPLED)
-        for name in self._numbers:
-            x = as_numbers(frame[name], name)
-            self._missing[name] += int(np.isnan(x).sum())
-            self._sample[name].append(x[::step][~np.isnan(x[::step])])
-        for name in self._texts:
-            counts = self._counts[name]
-            counts.update({str(value): int(n) for value, n in frame[name].value_counts().items()})
-            self._missing[name] += int(frame[name].isna().sum())
-            if len(counts) > 2 * _MOST_COUNTED:
-                self._counts[name] = Counter(dict(counts.most_common(_MOST_COUNTED)))
-
-    def encoding(self, order: Sequence[str], left_out: dict[str, str], missing: Collection[str]) -> Encoding:
-        left_out = dict(left_out)
-        columns = [column for name in order if (column := self._column(name, left_out)) is not None]
-        if not columns:
-            reasons = "; ".join(f"{name!r}: {reason}" for name, reason in left_out.items())
-            raise TableError(f"no column is left to predict from ({reasons or 'there is only the target'})")
-        return Encoding(columns, left_out, list(missing))
-
-    def _column(self, name: str, left_out: dict[str, str]) -> Number | Category | None:
-        if name in left_out:
-            return None
-        if name in self._sample:
-            x = np.concatenate(self._sample[name])
-            if len(x) > 50 and self._rows <= _SAMPLED and (np.diff(x) > 0).all() and (x == np.floor(x)).all():
-                warn(f"the column {name!r} counts upwards from row to row; if it is an identifier, drop it")
-            return Number(name, float(np.median(x)) if len(x) else 0.0, told=self._missing[name] > 0)
-        counts = self._counts[name]
-        enough = [value for value, n in counts.most_common(_MOST_VALUES) if n >= min(_LEAST_ROWS, self._rows / 20)]
-        kept = sum(counts[value] for value in enough)
-        if counts and kept < counts.total() / 2:
-            left_out[name] = (
-                f"{len(counts):,} different texts in {self._rows:,} training rows are no categories (a name, an "
-                "identifier, a text, a date?)"
-            )
-            return None
-        values = sorted(set(enough) - {MISSING, OTHER})
-        values += [MISSING] if self._missing[name] else []
-        values += [OTHER] if len(counts) > len(enough) else []
-        return Category(name, values, sorted(counts), next((value for value in enough if value in values), values[0]))
 
 
 def as_numbers(values: Any, name: str) -> np.ndarray:

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tightset import pieces
-from tightset.encoding import Category, Number
+from tightset.encoding import MISSING, Category, Number
 from tightset.icp import significance
+from tightset.predictions import calibration_rows
 
 __all__ = ["Explanation", "Influence", "explain"]
 
@@ -35,8 +36,17 @@ class Explanation(NamedTuple):
     confidence: float
     p: np.ndarray
     kept: np.ndarray
-    calibration_rows: int
+    calibration_rows: np.ndarray  # (C,), of each label its own where coverage is by label
     influences: list[Influence]
+
+    @property
+    def order(self) -> np.ndarray:
+        """Labels ``(C,)`` by falling p-value; those without calibration rows, which are in every set, at last."""
+        return self.ranked(self.p)
+
+    def ranked(self, p: np.ndarray) -> np.ndarray:
+        """Labels ``(C,)`` in that order for other p-values ``(C,)``, such as those of an influence."""
+        return np.argsort(np.where(self.calibration_rows > 0, -p, 0), kind="stable")
 
     def joins_above(self, label: int) -> float:
         """The confidence above which a label is in the sets of this measure: ``1 - p``."""
@@ -55,9 +65,7 @@ def explain(model: Any, frame: Any, confidence: Any) -> Explanation:
         at += width
     asked = model.predictor._asked([confidence])
     ((sets, p),) = pieces.sets_and_p(model.predictor, asked, variants, None)
-    rows = sum(
-        len(alphas) for fold in model.predictor.folds_ for alphas in fold.calibrations[asked[0].model].alphas.values()
-    )
+    rows = calibration_rows(model.predictor, asked[0].model)
     influences = [
         Influence(
             column.name,
@@ -75,7 +83,8 @@ def explain(model: Any, frame: Any, confidence: Any) -> Explanation:
 
 def _typical(column: Number | Category) -> tuple[str, np.ndarray]:
     if isinstance(column, Number):
-        return f"{column.fill:.6g}", np.array([column.fill, 0.0])[: len(column.names)]
+        shown = MISSING if column.mostly_missing else f"{column.fill:.6g}"
+        return shown, np.array([column.fill, float(column.mostly_missing)])[: len(column.names)]
     values = np.zeros(len(column.names))
     values[column.values.index(column.commonest)] = 1
     return column.commonest, values

@@ -1,4 +1,4 @@
-"""Tables in files, read in chunks.
+"""Tables in files, read in chunks; data frames likewise.
 
 CSV and TSV, also compressed (gzip, bzip2, xz, one file in a zip), and Parquet; what a file is, its first bytes say. A
 chunk has about a million cells, whatever the size of the file.
@@ -21,7 +21,9 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-__all__ = ["TableError", "TableFile", "as_text", "check_names"]
+from tightset.texts import as_text
+
+__all__ = ["FrameTable", "TableError", "TableFile", "check_names"]
 
 _CELLS = 2**20  # of a chunk
 _MISSING = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "-nan", "NULL", "Null", "null", "None", "none")
@@ -104,6 +106,8 @@ class TableFile:
         The columns of ``text`` are texts and None; others are numbers where all of the chunk are, else texts too. In
         the column ``label``, of texts, only an empty cell is missing: NA and None are names of labels as well.
         """
+        progress(0)
+        only = None if only is None else frozenset(only)
         path = self.where
         if path is None and sys.stdin is None:
             raise TableError("standard input is closed")
@@ -150,6 +154,7 @@ class TableFile:
     ) -> Iterator[Any]:
         import pandas as pd
 
+        texts = {*text, label}
         lines = io.TextIOWrapper(
             stream, encoding="utf-8-sig" if self.encoding == "utf-8" else self.encoding, newline=""
         )
@@ -165,7 +170,7 @@ class TableFile:
                     header=None,
                     index_col=False,
                     usecols=None if only is None else lambda name: name in only,
-                    dtype=dict.fromkeys([*text, label], "str"),
+                    dtype=dict.fromkeys(texts, "str"),
                     na_values={
                         name: ["", *self.missing] if name == label else [*_MISSING, *self.missing] for name in header
                     },
@@ -174,7 +179,7 @@ class TableFile:
                     skip_blank_lines=len(header) > 1,  # of one column they are missing values
                     low_memory=False,
                 ):
-                    for name in frame.columns.intersection([*text, label]):
+                    for name in [name for name in frame.columns if name in texts]:
                         frame[name] = as_text(frame[name])
                     yield frame
         except StopIteration:
@@ -229,6 +234,37 @@ class TableFile:
             raise TableError(f"{self.name} cannot be read as Parquet: {_said(error)}") from None
 
 
+class FrameTable:
+    """A data frame, read as a file of tables is."""
+
+    name = "the table"
+
+    def __init__(self, frame: Any) -> None:
+        names = [str(name) for name in frame.columns]
+        check_names(names, self.name)
+        self.frame = frame.set_axis(names, axis=1).reset_index(drop=True)
+        self.missing: tuple[str, ...] = ()
+        self.n_bytes = 2 * int(frame.memory_usage().sum())  # who holds it has room for its numbers too
+
+    def unpacked(self, rows: int, columns: int) -> int:  # noqa: ARG002
+        """Bytes of a table whose size says nothing of it; 0 here."""
+        return 0
+
+    def chunks(
+        self,
+        *,
+        text: Collection[str] = (),
+        label: str | None = None,
+        only: Collection[str] | None = None,
+        progress: Callable[[int], None] = lambda _: None,  # noqa: ARG002
+    ) -> Iterator[Any]:
+        read, wanted = {*text, label}, None if only is None else frozenset(only)
+        frame = self.frame if wanted is None else self.frame[[name for name in self.frame.columns if name in wanted]]
+        # dates and the like are texts, as they would be in a file
+        texts = [name for name in frame if name in read or frame[name].dtype.kind not in "fiubO"]
+        yield frame.assign(**{name: as_text(frame[name]) for name in texts})
+
+
 class _Counted(io.RawIOBase):
     """A stream that knows how many bytes were read of it."""
 
@@ -252,24 +288,6 @@ def check_names(names: Collection[str], of: str) -> None:
         if name in seen:
             raise TableError(f"{of} has two columns named {name!r}; names must differ")
         seen.add(name)
-
-
-def as_text(values: Any) -> Any:
-    """Texts and None; whole numbers without a point, wherever they come from.
-
-    >>> import pandas as pd
-    >>> as_text(pd.Series([1.0, None, 2.5])).tolist(), as_text(pd.Series(["1.0", "a", ""])).tolist()
-    (['1', None, '2.5'], ['1', 'a', None])
-    """
-    missing = values.isna()
-    texts = values.astype(object).map(_whole_without_point, na_action="ignore")
-    return texts.astype(object).where(~missing & (texts != ""), None)
-
-
-def _whole_without_point(value: Any) -> str:
-    text = str(value)
-    whole, point, rest = text.partition(".")
-    return whole if point and not rest.strip("0") and whole.lstrip("-").isdecimal() else text
 
 
 def _said(error: Exception) -> str:

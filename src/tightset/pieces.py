@@ -21,8 +21,8 @@ from sklearn.utils import _safe_indexing
 
 from tightset import icp
 from tightset.arrays import settle
-from tightset.checking import hash_uniform
 from tightset.distributed import Partitions
+from tightset.hashing import hash_uniform
 from tightset.icp import Calibration
 
 __all__ = [

@@ -1,7 +1,8 @@
 """Prediction sets of a table, chunk by chunk, as CSV, JSON lines, Parquet or a table to look at.
 
 One line a row of the table and level: its number from 1, columns that were to be kept, the confidence, the size of the
-set, and its labels with their p-values, the most conforming first.
+set, and its labels with their p-values, the most conforming first. A label without calibration rows of its own, where
+each label has its own, comes last: its p-value is 1 because nothing is known of it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,16 @@ import numpy as np
 
 from tightset import pieces
 
-__all__ = ["FORMATS", "CsvLines", "JsonLines", "Line", "ParquetLines", "first_of", "predicted"]
+__all__ = [
+    "FORMATS",
+    "CsvLines",
+    "JsonLines",
+    "Line",
+    "ParquetLines",
+    "calibration_rows",
+    "first_of",
+    "predicted",
+]
 
 _BETWEEN = "|"  # labels of a set in CSV
 _AT_ONCE = 2**15  # rows
@@ -33,6 +43,16 @@ class Line(NamedTuple):
     p: list[float]
 
 
+def calibration_rows(predictor: Any, at: int = 0) -> np.ndarray:
+    """How many rows each label is calibrated on ``(C,)``: all of them, or where coverage is by label its own."""
+    calibrations = [fold.calibrations[at] for fold in predictor.folds_]
+    of_label = np.zeros(len(predictor.classes_), dtype=int)
+    for calibration in calibrations:
+        for (_, label), alphas in calibration.alphas.items():
+            of_label[slice(None) if label < 0 else label] += len(alphas)
+    return of_label
+
+
 def predicted(model: Any, frame: Any, levels: Sequence[Any], keep: Sequence[str], *, strict: bool) -> Iterator[Line]:
     """The lines of a chunk of a table, for a `TablePredictor`; what is wrong with it is told at once."""
     return _lines(model, frame, model.encode(frame, strict=strict), levels, keep)
@@ -42,19 +62,22 @@ def _lines(model: Any, frame: Any, rows: np.ndarray, levels: Sequence[Any], keep
     names = np.asarray(model.classes_).astype(str)
     kept = frame[list(keep)].astype(object).where(frame[list(keep)].notna(), None).to_numpy()
     asked = model.predictor._asked(levels)
+    known = calibration_rows(model.predictor) > 0
     for start in range(0, len(rows), _AT_ONCE):
         some = slice(start, start + _AT_ONCE)
-        found = [_ordered(*one) for one in pieces.sets_and_p(model.predictor, asked, rows[some], None)]
+        found = [_ordered(*one, known) for one in pieces.sets_and_p(model.predictor, asked, rows[some], None)]
         for at, (number, own) in enumerate(zip(frame.index[some].tolist(), kept[some].tolist(), strict=True)):
             for level, (order, p, sizes) in zip(levels, found, strict=True):
                 size = sizes[at]
                 yield Line(number + 1, own, float(level), names[order[at, :size]].tolist(), p[at, :size].tolist())
 
 
-def _ordered(sets: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[int]]:
+def _ordered(sets: np.ndarray, p: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[int]]:
     """The labels of each set before the others, by falling p-value; these p-values; and how many are in the set."""
     sizes = sets.sum(axis=1)
-    order = np.argsort(np.where(sets, -p, np.inf), axis=1, kind="stable")[:, : max(int(sizes.max(initial=0)), 1)]
+    order = np.argsort(np.where(sets, np.where(known, -p, 0), np.inf), axis=1, kind="stable")[
+        :, : max(int(sizes.max(initial=0)), 1)
+    ]
     return order, np.take_along_axis(p, order, axis=1).astype(np.float64), sizes.tolist()
 
 

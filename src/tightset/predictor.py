@@ -27,7 +27,6 @@ from tightset.checking import (
     distinct_labels,
     generator,
     label_codes,
-    mark_of,
     rows_to_hold,
     warn_of_absent_labels,
     warn_of_guessing,
@@ -35,6 +34,7 @@ from tightset.checking import (
 )
 from tightset.choice import calibration_split
 from tightset.distributed import Partitions
+from tightset.hashing import mark_of
 from tightset.icp import Calibration
 from tightset.inefficiency import as_inefficiency
 from tightset.pieces import take

@@ -22,10 +22,11 @@ from tightset.bases import (
     known_classes,
 )
 from tightset.boosting import LIBRARIES, numbers_or_missing
-from tightset.checking import distinct_rows, generator
+from tightset.checking import generator
 from tightset.columns import Columns, as_numbers
 from tightset.distributed import Partitions, as_floats, as_they_are, is_dask
 from tightset.grid import GRID, check_grid, grid_search
+from tightset.hashing import distinct_rows
 from tightset.inefficiency import as_inefficiency
 from tightset.measures import MEASURES
 from tightset.models import Ensemble, LinearModel, Stacked

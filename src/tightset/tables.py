@@ -6,61 +6,33 @@ three times: for its labels and the kinds of its columns, for statistics of trai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from difflib import get_close_matches
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tightset.checking import generator, rows_to_hold, warn
 from tightset.choice import calibration_split, stratified_split
-from tightset.encoding import ColumnKinds, Encoding, Statistics
-from tightset.files import TableError, as_text, check_names
+from tightset.encoding import Encoding
+from tightset.files import FrameTable, TableError
+from tightset.learning import ColumnKinds, Statistics
 from tightset.storage import describe, save_model
+from tightset.target import KEEP, Labelled, Labels, Rare, meant
+from tightset.texts import as_text, spelled_as
 
 __all__ = ["TEST", "UNUSED", "FrameTable", "Prepared", "TablePredictor", "fit_table", "prepare", "split_rows"]
 
 TRAIN, CALIBRATE, TEST, UNUSED = 0, 1, 2, -1
-_MOST_LABELS = 1000
 _LEAST_MEMORY = 2**27  # bytes for encoded rows that are always granted
 _OF_FILE = 0.75  # and of a larger file so much of its size
-
-
-class FrameTable:
-    """A data frame, read as a file of tables is."""
-
-    name = "the table"
-
-    def __init__(self, frame: Any) -> None:
-        names = [str(name) for name in frame.columns]
-        check_names(names, self.name)
-        self.frame = frame.set_axis(names, axis=1).reset_index(drop=True)
-        self.missing: tuple[str, ...] = ()
-        self.n_bytes = 2 * int(frame.memory_usage().sum())  # who holds it has room for its numbers too
-
-    def unpacked(self, rows: int, columns: int) -> int:  # noqa: ARG002
-        """Bytes of a table whose size says nothing of it; 0 here."""
-        return 0
-
-    def chunks(
-        self,
-        *,
-        text: Collection[str] = (),
-        label: str | None = None,
-        only: Collection[str] | None = None,
-        progress: Callable[[int], None] = lambda _: None,  # noqa: ARG002
-    ) -> Iterator[Any]:
-        frame = self.frame if only is None else self.frame[[name for name in self.frame.columns if name in only]]
-        # dates and the like are texts, as they would be in a file
-        texts = [name for name in frame if name in text or name == label or frame[name].dtype.kind not in "fiubO"]
-        yield frame.assign(**{name: as_text(frame[name]) for name in texts})
 
 
 class Prepared(NamedTuple):
     """A table encoded: for each part, rows ``(n, columns)`` and labels; rows may be fewer than there were."""
 
     encoding: Encoding
-    classes: np.ndarray
+    labelled: Labelled
     parts: list[tuple[np.ndarray, np.ndarray]]
     rows: int
 
@@ -72,29 +44,32 @@ def prepare(
     *,
     categorical: Collection[str] = (),
     drop: Collection[str] = (),
+    rare: Rare = KEEP,
     progress: Callable[[int], None] = lambda _: None,
     seed: int = 0,
 ) -> Prepared:
     """Read a table, split its rows, and encode them.
 
-    ``assign`` gives, for labels ``(n,)`` in ``0 ... C - 1``, the part of each row: 0 trains, others are what they are.
+    ``assign`` gives, for labels ``(n,)`` in ``0 ... C - 1``, or -1 where a row is not used for its ``rare`` label, the
+    part of each row: 0 trains, others are what they are.
     Where encoded rows would take more memory than three quarters of the file, and more than 128 MB, they are kept in
     float32, and if that is not enough some rows are left out, drawn at random from each part.
     """
     if target in drop or target in categorical:
         raise TableError(f"{target!r} is the target; it can be neither dropped nor a column to predict from")
     kinds = ColumnKinds({target, *drop}, categorical)
-    labels = _Labels(table, target)
+    labels = Labels(table, target)
     for frame in table.chunks(text=categorical, label=target, progress=progress):
         labels.see(frame)
         _check_named(frame, [*categorical, *drop])
         kinds.see(frame)
-    classes, codes = labels.settle()
+    labelled = labels.settle(rare)
+    classes, codes = labelled.classes, labelled.codes
     numbers, texts, left_out = kinds.settle()
     left_out |= dict.fromkeys(drop, "it was to be dropped")
-    part = assign(codes)
+    part = np.where(codes < 0, UNUSED, assign(codes))
 
-    statistics = Statistics(numbers, texts, int((part == TRAIN).sum()))
+    statistics = Statistics(numbers, texts, int((part == TRAIN).sum()), categorical)
     for frame in table.chunks(text=texts, only=[*numbers, *texts], progress=progress):
         statistics.see(frame[part[frame.index] == TRAIN])
     encoding = statistics.encoding(kinds.names, left_out, table.missing)
@@ -122,7 +97,7 @@ def prepare(
             X[one][filled[one] : filled[one] + len(mine)] = mine
             filled[one] += len(mine)
     rows = [classes[codes[part == one]] for one in range(n_parts)]
-    return Prepared(encoding, classes, list(zip(X, rows, strict=True)), len(codes))
+    return Prepared(encoding, labelled, list(zip(X, rows, strict=True)), len(codes))
 
 
 def _thinned(part: np.ndarray, share: float, seed: int) -> np.ndarray:
@@ -136,17 +111,17 @@ def _thinned(part: np.ndarray, share: float, seed: int) -> np.ndarray:
 
 
 def split_rows(codes: np.ndarray, predictor: Any, *, test: float = 0.0) -> np.ndarray:
-    """The part of each row: trains, calibrates (as many as the predictor asks for), tests."""
+    """The part of each row: trains, calibrates (as many as the predictor asks for), tests; none for codes below 0."""
     levels = predictor._levels(None)[0]
     rng = generator(predictor.random_state)
-    rows = np.arange(len(codes))
-    part = np.full(len(codes), TRAIN, dtype=np.int8)
+    rows = np.flatnonzero(codes >= 0)
+    part = np.where(codes >= 0, TRAIN, UNUSED).astype(np.int8)
     if test:
-        rest, tested = stratified_split(np.zeros_like(codes), max(1, round(test * len(codes))), rng)
+        rest, tested = stratified_split(np.zeros_like(rows), max(1, round(test * len(rows))), rng)
         part[rows[tested]] = TEST
         rows = rows[rest]
     if len(rows) < 4:
-        raise TableError(f"{len(codes)} rows are too few to train, calibrate and test with")
+        raise TableError(f"{int((codes >= 0).sum())} rows are too few to train, calibrate and test with")
     size = rows_to_hold(predictor.calibration_size, len(rows), max(levels, key=float), predictor._calibrating())
     strata = codes[rows] if predictor.label_conditional else np.zeros(len(rows), dtype=np.intp)
     part[rows[calibration_split(strata, codes[rows], size, rng)[1]]] = CALIBRATE
@@ -164,14 +139,28 @@ class TablePredictor:
     target : the column of labels in training. It is not needed to predict, and ignored if it is there.
     predictor, baseline : fitted `SCPOClassifier` or `ConformalClassifier`; ``baseline`` may be None.
     about : where the model comes from.
+    merged : rare labels of the table, with the label that stands for them.
+    dropped : rare labels whose rows were left out.
     """
 
+    merged: Mapping[str, str] = MappingProxyType({})  # files of earlier versions have neither
+    dropped: Sequence[str] = ()
+
     def __init__(
-        self, encoding: Encoding, target: str, predictor: Any, baseline: Any = None, about: dict[str, Any] | None = None
+        self,
+        encoding: Encoding,
+        target: str,
+        predictor: Any,
+        baseline: Any = None,
+        about: dict[str, Any] | None = None,
+        *,
+        merged: dict[str, str] | None = None,
+        dropped: Sequence[str] = (),
     ) -> None:
         self.encoding, self.target = encoding, target
         self.predictor, self.baseline = predictor, baseline
         self.about = about or {}
+        self.merged, self.dropped = merged or {}, list(dropped)
 
     def __repr__(self) -> str:
         return f"TablePredictor(target={self.target!r}, columns={len(self.encoding.columns)}, {self.predictor!r})"
@@ -221,7 +210,7 @@ class TablePredictor:
         return self.predictor.evaluate(self.encode(frame), labels, **how)
 
     def labels(self, frame: Any) -> np.ndarray:
-        """The labels in the target column."""
+        """The labels in the target column, rare ones as they were in training; one that was never seen as it is."""
         if self.target not in frame.columns:
             raise TableError(f"there is no column {self.target!r} with the labels, which is needed here")
         texts = as_text(frame[self.target])
@@ -229,15 +218,32 @@ class TablePredictor:
             raise TableError(
                 f"the target column {self.target!r} has no label in row {int(texts.index[texts.isna().argmax()]) + 1}"
             )
-        known = {str(label): label for label in self.classes_.tolist()}
-        unknown = [text for text in texts.unique() if text not in known]
-        if unknown:
-            row = int(texts.index[(texts == unknown[0]).argmax()]) + 1
-            raise TableError(
-                f"the target column {self.target!r} has {unknown[0]!r} in row {row}, a label that the model was not "
-                f"trained on; it knows {', '.join(list(known)[:8])}{' ...' if len(known) > 8 else ''}"
+        codes, distinct = texts.factorize()
+        classes = {str(label): label for label in self.classes_.tolist()}
+        spelled = spelled_as([*classes, *self.merged, *self.dropped], distinct)
+        known = [self.merged.get(text or "", text) for text in spelled]
+        found = [classes.get(label or "", text) for label, text in zip(known, distinct, strict=True)]
+        left_out = [text for text in spelled if text in self.dropped]
+        if left_out:
+            warn(
+                f"rows have the label {', '.join(map(repr, left_out[:5]))}{' ...' if len(left_out) > 5 else ''}, which "
+                "was dropped as rare in training: coverage is promised for rows of the other labels only"
             )
-        return np.array([known[text] for text in texts], dtype=self.classes_.dtype)
+        if self.classes_.dtype.kind == "i":
+            found = [self._as_number(label, texts) for label in found]
+        labels: np.ndarray = np.array(found, dtype=None if found else self.classes_.dtype)[codes]
+        return labels
+
+    def _as_number(self, label: Any, texts: Any) -> int:
+        """A label beside numbers, which must be one."""
+        try:
+            return int(label)
+        except ValueError:
+            row = int(texts.index[(texts == label).argmax()]) + 1
+            raise TableError(
+                f"the target column {self.target!r} has {label!r} in row {row}, but the labels of training are whole "
+                f"numbers: {', '.join(map(str, self.classes_[:8]))}{' ...' if len(self.classes_) > 8 else ''}"
+            ) from None
 
     def save(self, path: Any, *, trusted: Sequence[str] = ()) -> None:
         """Write it to a file that `tightset.load` opens."""
@@ -259,6 +265,8 @@ def fit_table(
     *,
     categorical: Collection[str] = (),
     drop: Collection[str] = (),
+    rare_labels: str = "keep",
+    rare_rows: int | None = None,
     assign: Callable[[np.ndarray], np.ndarray] | None = None,
     about: dict[str, Any] | None = None,
     progress: Callable[[int], None] = lambda _: None,
@@ -271,10 +279,14 @@ def fit_table(
     table : a pandas data frame, or a `tightset.files.TableFile`.
     target : the column of labels.
     predictor, baseline : an `SCPOClassifier` or a `ConformalClassifier`, not fitted yet.
-    categorical : columns of numbers that stand for categories.
+    categorical : columns that are categories whatever they look like: numbers that are codes, texts of many values.
     drop : columns that are not used.
+    rare_labels : what becomes of labels of fewer than ``rare_rows`` rows: ``"keep"``, with a warning; ``"other"``, one
+        label stands for all of them; ``"drop"``, their rows are left out, and coverage is for rows of the other labels.
+    rare_rows : by default 10, or with ``label_conditional`` four times as many as the strictest level needs to
+        calibrate a label (76 at 95 %).
     assign : for codes of labels ``(n,)``, which rows train (0), calibrate (1), or are left out (-1); by default
-        `split_rows`.
+        `split_rows`. The code of a row that is left out for its label is -1.
     then : called with the encoded rows once both are fitted, for whoever wants to look at these rows.
 
     >>> import pandas as pd
@@ -291,92 +303,51 @@ def fit_table(
         assign or (lambda codes: split_rows(codes, predictor)),
         categorical=categorical,
         drop=drop,
+        rare=Rare.of(predictor, rare_labels, rare_rows),
         progress=progress,
     )
     fit_parts([one for one in (predictor, baseline) if one is not None], prepared)
     then(prepared)
     labels, numbers = np.unique(np.concatenate([y for _, y in prepared.parts]), return_counts=True)
-    counts = {
+    counts: dict[str, Any] = {
         "labels": dict(zip(map(str, labels.tolist()), numbers.tolist(), strict=True)),
         "rows": prepared.rows,
         "trained": len(prepared.parts[TRAIN][1]),
         "calibrated": len(prepared.parts[1][1]),
     }
-    return TablePredictor(prepared.encoding, target, predictor, baseline, {**(about or {}), **counts})
+    labelled = prepared.labelled
+    counts |= {"rare labels": labelled.told} if labelled.told else {}
+    if predictor.label_conditional:
+        counts["mean size by label"] = _sizes(predictor, prepared.parts[CALIBRATE][0])
+    about = {**(about or {}), **counts}
+    return TablePredictor(
+        prepared.encoding, target, predictor, baseline, about, merged=labelled.merged, dropped=labelled.dropped
+    )
+
+
+def _sizes(predictor: Any, X: np.ndarray) -> dict[str, float]:
+    """The mean set size at each level on calibration rows.
+
+    Of a row only its own label is compared with a threshold that the row had a part in, one in as many as the label has
+    rows, so that the figure is good to a few thousandths: new rows have such sets.
+    """
+    levels = [float(level) for level in predictor.levels_]
+    sizes = predictor.predict_set(X, confidence=levels).sum(axis=2).mean(axis=1)
+    return {f"{level:g}": round(float(size), 4) for level, size in zip(levels, sizes, strict=True)}
 
 
 def fit_parts(predictors: Sequence[Any], prepared: Prepared) -> None:
     """Fit on the training rows and calibrate on others; a label may be among the latter only."""
     (X, y), (X_cal, y_cal) = prepared.parts[:2]
     for predictor in predictors:
-        predictor._fit(X, y, None, X_cal, y_cal, None, None, classes=prepared.classes)
+        predictor._fit(X, y, None, X_cal, y_cal, None, None, classes=prepared.labelled.classes)
 
 
 def _indexed(found: Any, frame: Any) -> Any:
     return found.set_axis(frame.index) if hasattr(found, "set_axis") else found
 
 
-class _Labels:
-    """The target column, chunk by chunk, as codes."""
-
-    def __init__(self, table: Any, target: str) -> None:
-        self._table, self._target = table.name, target
-        self._codes: list[np.ndarray] = []
-        self._at: dict[str, int] = {}
-
-    def see(self, frame: Any) -> None:
-        if self._target not in frame.columns:
-            raise TableError(
-                f"there is no column {self._target!r} in {self._table}{_meant(self._target, frame.columns)}"
-            )
-        texts = frame[self._target]
-        missing = texts.isna().to_numpy()
-        if missing.any():
-            raise TableError(
-                f"the target column {self._target!r} has no value in row {int(frame.index[missing.argmax()]) + 1}"
-                f"{f', nor in {int(missing.sum()) - 1:,} more' if missing.sum() > 1 else ''}: leave such rows out, or "
-                "give them a label"
-            )
-        codes, distinct = texts.factorize()
-        own = np.array([self._at.setdefault(str(value), len(self._at)) for value in distinct], dtype=np.int32)
-        self._codes.append(own[codes])
-
-    def settle(self) -> tuple[np.ndarray, np.ndarray]:
-        if not self._at:
-            raise TableError(f"{self._table} has a header but no rows")
-        codes = np.concatenate(self._codes)
-        names = list(self._at)
-        if len(names) < 2:
-            raise TableError(
-                f"the target column {self._target!r} is {names[0]!r} in every row; there is nothing to tell apart"
-            )
-        if len(names) > _MOST_LABELS or len(names) > len(codes) / 2:
-            raise TableError(
-                f"the target column {self._target!r} has {len(names):,} different values in {len(codes):,} rows: that "
-                "is a number, a name or an identifier, and not a label to classify by; or there are too few rows"
-            )
-        alike: dict[str, str] = {}
-        for name in names:
-            other = alike.setdefault(" ".join(name.split()).casefold(), name)
-            if other != name:
-                warn(f"the labels {other!r} and {name!r} differ in case or spaces only, and count as two")
-        whole = all(name.lstrip("-").isdecimal() and str(int(name)) == name for name in names)
-        distinct = np.array([int(name) for name in names] if whole else names)
-        order = np.argsort(distinct)
-        place = np.empty_like(order)
-        place[order] = np.arange(len(order))
-        return distinct[order], place[codes]
-
-
 def _check_named(frame: Any, names: Collection[str]) -> None:
     for name in names:
         if name not in frame.columns:
-            raise TableError(f"there is no column {name!r}{_meant(name, frame.columns)}")
-
-
-def _meant(name: str, columns: Collection[Any]) -> str:
-    names = [str(one) for one in columns]
-    near = get_close_matches(name, names, n=1)
-    if near:
-        return f"; did you mean {near[0]!r}?"
-    return f"; there are {', '.join(map(repr, names[:8]))}{' ...' if len(names) > 8 else ''}"
+            raise TableError(f"there is no column {name!r}{meant(name, frame.columns)}")

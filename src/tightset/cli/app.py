@@ -13,7 +13,8 @@ from typing import Annotated, Any
 import typer
 
 from tightset.cli.exporting import exporting_app
-from tightset.cli.show import show_comparison
+from tightset.cli.looking import looking_app
+from tightset.cli.show import say, show_comparison, visible
 from tightset.cli.studies import data_app, efficiency_app, paper_app, peers_app
 from tightset.cli.training import training_app
 from tightset.cli.using import using_app
@@ -34,7 +35,7 @@ def _root(
     if version:
         from tightset import __version__
 
-        typer.echo(f"tightset {__version__}")
+        say(f"tightset {__version__}")
         raise typer.Exit
 
 
@@ -61,7 +62,7 @@ def demo(
             raise typer.BadParameter(f"{level} is not between 0 and 1", param_hint="--confidence")
     rows = compare_on_digits(levels, seed=seed, verbose=sys.stderr.isatty())
     if as_json:
-        typer.echo(json.dumps([row._asdict() for row in rows]))
+        say(json.dumps([row._asdict() for row in rows]))
         return
     title = f"Prediction sets on digits: {rows[0].scpo['n']} test rows, 10 labels"
     console = Console()
@@ -76,6 +77,7 @@ def demo(
 
 app.add_typer(training_app)
 app.add_typer(using_app)
+app.add_typer(looking_app)
 app.add_typer(exporting_app)
 app.add_typer(data_app, name="data")
 app.add_typer(paper_app, name="paper")
@@ -83,10 +85,17 @@ app.add_typer(efficiency_app, name="efficiency")
 app.add_typer(peers_app, name="peers")
 
 
+def _show_usage(error: Any) -> None:
+    message = "\n".join(map(visible, error.format_message().split("\n")))
+    error.format_message = lambda: message
+    error.show()
+
+
 def main() -> None:
     """Run the command line; whatever goes wrong is a sentence and an exit code, not a traceback.
 
-    0: done. 1: a file, a table or a model is not as it should be. 2: wrong usage. 130: interrupted.
+    0: done. 1: a file, a table or a model is not as it should be. 2: wrong usage. 130: interrupted. 141: who reads the
+    output has had enough.
     """
     said: set[str] = set()
     stopped = False
@@ -94,7 +103,7 @@ def main() -> None:
     def say_once(message: Any, *_: Any, **__: Any) -> None:
         if str(message) not in said:
             said.add(str(message))
-            typer.echo(f"warning: {message}", err=True)
+            say(f"warning: {message}", err=True)
 
     def stop(*_: Any) -> None:
         nonlocal stopped
@@ -107,22 +116,26 @@ def main() -> None:
             signal.signal(how, stop)  # so that what is half done is taken away
     try:
         code = app(standalone_mode=False)
+        if sys.stdout is not None:
+            sys.stdout.flush()  # here, where it can still be said that nobody reads it
     except (typer.Abort, KeyboardInterrupt):
         code = 130
-    except BrokenPipeError:  # who reads has had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (BrokenPipeError, SystemExit) as end:
+        if isinstance(end, SystemExit) and not isinstance(end.__context__, BrokenPipeError):  # typer makes 1 of it
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left to write is not missed
         code = 141
     except Exception as error:  # noqa: BLE001 - the boundary to people
         if stopped:  # pandas makes an error of its own of it
             pass
         elif hasattr(error, "show"):  # wrong usage: typer knows how to say it
-            error.show()
+            _show_usage(error)
         elif isinstance(error, OSError) and error.strerror:
             where = f": {error.filename}" if error.filename else ""
-            typer.echo(f"tightset: {error.strerror}{where}", err=True)
+            say(f"tightset: {error.strerror}{where}", err=True)
         else:
-            typer.echo(f"tightset: {error}", err=True)
+            say(f"tightset: {error}", err=True)
         code = 130 if stopped else getattr(error, "exit_code", 1)
     if code == 130:
-        typer.echo("interrupted", err=True)
+        say("interrupted", err=True)
     raise SystemExit(code or 0)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from tightset.cli.options import Confidence, Model, check_out, levels_of, load_model
-from tightset.cli.show import show
+from tightset.cli.show import say, show
 
 __all__ = ["exporting_app"]
 
@@ -51,9 +51,9 @@ def export(
     inputs = _inputs(proto, about)
     show(None, ("input", "type", "shape", "holds"), inputs[:_MOST_SHOWN], left=range(4))
     if len(inputs) > _MOST_SHOWN:
-        typer.echo(f"and {len(inputs) - _MOST_SHOWN} more inputs; the metadata of the file name all.\n")
+        say(f"and {len(inputs) - _MOST_SHOWN} more inputs; the metadata of the file name all.\n")
     show(None, ("output", "type", "shape", "holds"), _outputs(proto, about), left=range(4))
-    typer.echo(
+    say(
         f"written: {out}. onnxruntime runs it; in Python, x being a dict of arrays by the names of inputs: "
         f"onnxruntime.InferenceSession({str(out)!r}).run(None, x)"
     )

@@ -21,11 +21,14 @@ __all__ = [
     "Lenient",
     "Missing",
     "Model",
+    "RareLabels",
+    "RareRows",
     "Search",
     "Seed",
     "Target",
     "check_model",
     "check_out",
+    "check_rare",
     "digest",
     "levels_of",
     "load_model",
@@ -53,12 +56,32 @@ Estimator = Annotated[
 ]
 Search = Annotated[str, typer.Option(help="fast, default or thorough.")]
 Categorical = Annotated[
-    list[str] | None, typer.Option(help="A column of numbers that are categories; may be repeated.", show_default=False)
+    list[str] | None,
+    typer.Option(
+        help="A column that is categories, such as numbers that are codes, or texts of many values; may be repeated.",
+        show_default=False,
+    ),
 ]
 Drop = Annotated[list[str] | None, typer.Option(help="A column not to use; may be repeated.", show_default=False)]
 Missing = Annotated[
     list[str] | None,
     typer.Option(help="A text that stands for a missing value, such as '?'; may be repeated.", show_default=False),
+]
+RareLabels = Annotated[
+    str,
+    typer.Option(
+        help="What becomes of labels of few rows: keep, other (one label stands for all of them), or drop (their rows "
+        "are left out)."
+    ),
+]
+RareRows = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Labels of fewer rows are rare. Default: 10; with --label-conditional four times as many as the level "
+        "needs to calibrate a label, which is 76 at 0.95.",
+        show_default=False,
+    ),
 ]
 Delimiter = Annotated[
     str | None, typer.Option(help="Between cells; a comma, or a tab in .tsv files.", show_default=False)
@@ -80,6 +103,13 @@ def levels_of(confidence: list[float] | None) -> list[float]:
             hint = f"; {level:g} % is {level / 100:g}" if 1 < level < 100 else ""
             raise typer.BadParameter(f"{level:g} is not between 0 and 1{hint}", param_hint="--confidence")
     return sorted(set(confidence or [0.95]))
+
+
+def check_rare(policy: str) -> None:
+    from tightset.target import POLICIES
+
+    if policy not in POLICIES:
+        raise typer.BadParameter(f"{policy!r} is none of {', '.join(POLICIES)}", param_hint="--rare-labels")
 
 
 def load_model(path: Path) -> Any:

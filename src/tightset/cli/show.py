@@ -1,18 +1,50 @@
-"""What the commands show: tables in the terminal, bars where somebody watches."""
+"""What the commands show: words and tables in the terminal, bars where somebody watches.
+
+All that is for people goes through `say` and `show`: what a table or a model file holds may not speak to the terminal.
+"""
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import typer
+
 from tightset.comparing import Comparison
 
-__all__ = ["ONE_SPLIT", "reading", "show", "show_comparison"]
+__all__ = ["ONE_SPLIT", "counted", "reading", "say", "show", "show_comparison", "visible"]
 
+# control characters, those that turn the direction of writing, line separators, and halves of characters
+_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 ONE_SPLIT = "The interval tells chance in the test rows only; which rows train and calibrate moves sizes too"
+
+
+def visible(text: Any) -> str:
+    r"""A text on one line, with characters that a terminal would obey written as Python writes them.
+
+    >>> visible("a\x1b[2Jb\n")
+    'a\\x1b[2Jb\\n'
+    """
+    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), str(text))
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print lines for people; JSON stays what it is, having no such characters."""
+    typer.echo(_lines(text), file=sys.stderr if err else None, err=err)  # as it is now: a bar takes its place
+
+
+def _lines(text: str) -> str:
+    return "\n".join(map(visible, text.split("\n")))
+
+
+def counted(rows_of: Mapping[str, int], most: int) -> str:
+    """Labels with their rows, the commonest first: ``oak (606), ash (586)``."""
+    shown = [f"{visible(label)} ({n:,})" for label, n in sorted(rows_of.items(), key=lambda pair: -pair[1])]
+    return ", ".join(shown[:most]) + (f" and {len(shown) - most:,} more" if len(shown) > most else "")
 
 
 def show(
@@ -27,12 +59,12 @@ def show(
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for at, name in enumerate(columns):
         justify: Any = "left" if at in left else "right"
-        table.add_column(Text(name), justify=justify, no_wrap=at not in left, overflow="fold")
+        table.add_column(Text(_lines(name)), justify=justify, no_wrap=at not in left, overflow="fold")
     for row in rows:
-        table.add_row(*map(Text, row))  # what comes from data is no markup
+        table.add_row(*(Text(visible(cell)) for cell in row))  # what comes from data is no markup
     console = Console()
     if title:
-        console.print(Text(title, style="bold"))
+        console.print(Text(visible(title), style="bold"))
     console.print(table)
 
 
@@ -66,9 +98,9 @@ def reading(title: str, n_bytes: int | None, passes: int = 1) -> Iterator[Callab
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as bar:
-        task = bar.add_task(title, total=n_bytes and n_bytes * passes)
+        task = bar.add_task(visible(title), total=n_bytes and n_bytes * passes)
         before = last = 0
 
         def progress(read: int) -> None:

@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from tightset.cli.show import say
+
 __all__ = ["data_app", "efficiency_app", "paper_app", "peers_app"]
 
 data_app = typer.Typer(no_args_is_help=True, help="The paper's raw data sets.\n\nExample: tightset data list")
@@ -80,12 +82,12 @@ def data_check(names: Names = None, data_dir: DataDir = None) -> None:
             load(one.name, data_dir=data_dir)
         except DataError as error:
             bad += 1
-            typer.echo(f"{one.name}: {error}", err=True)
+            say(f"{one.name}: {error}", err=True)
         else:
-            typer.echo(f"{one.name}: unaltered, and gives the rows, columns and labels it should")
+            say(f"{one.name}: unaltered, and gives the rows, columns and labels it should")
     if bad:
         raise typer.Exit(1)
-    typer.echo(f"all well in {data_folder(data_dir)}")
+    say(f"all well in {data_folder(data_dir)}")
 
 
 @data_app.command("fetch")
@@ -119,10 +121,10 @@ def data_fetch(
                     mirror=mirror,
                     progress=lambda n, m: bar.update(task, completed=n, total=m),  # noqa: B023
                 )
-            typer.echo(f"{one.name}: {'fetched to' if new else 'was already in'} {folder}")
+            say(f"{one.name}: {'fetched to' if new else 'was already in'} {folder}")
         except DataError as error:
             bad += 1
-            typer.echo(f"{one.name}: {error}", err=True)
+            say(f"{one.name}: {error}", err=True)
     if bad:
         raise typer.Exit(1)
 
@@ -148,7 +150,7 @@ def paper_run(
     if quick and (splits != 5 or not experiments):
         raise typer.BadParameter("takes one split of the sets that train in seconds; leave out --splits and --dataset")
     _measure(PAPER, experiments, out, data_dir, device)
-    typer.echo(f"{len(experiments)} rows in {out / 'rows.csv'}; next: tightset paper report --results {out}")
+    say(f"{len(experiments)} rows in {out / 'rows.csv'}; next: tightset paper report --results {out}")
 
 
 @paper_app.command("report")
@@ -168,7 +170,7 @@ def paper_report(
     from tightset.paper.report import write_report
 
     write_report(results, out, other_devices=elsewhere or (), figures=figures)
-    typer.echo(f"written: {out}")
+    say(f"written: {out}")
 
 
 @efficiency_app.command("run")
@@ -188,7 +190,7 @@ def efficiency_run(
 
     experiments = plan(range(splits), _known(dataset))
     _measure(EFFICIENCY, experiments, out, data_dir, None)
-    typer.echo(f"{len(experiments)} rows in {out / 'rows.csv'}; next: tightset efficiency report --results {out}")
+    say(f"{len(experiments)} rows in {out / 'rows.csv'}; next: tightset efficiency report --results {out}")
 
 
 @efficiency_app.command("report")
@@ -206,7 +208,7 @@ def efficiency_report(
     from tightset.paper.efficiency_report import write_efficiency
 
     write_efficiency(results, out, figures=figures)
-    typer.echo(f"written: {out}")
+    say(f"written: {out}")
 
 
 @peers_app.command("run")
@@ -232,7 +234,7 @@ def peers_run(
         raise ResultsError("the other libraries are not installed: pip install 'tightset[peers]'")
     experiments = plan(range(splits), _known(dataset))
     _measure(PEERS, experiments, out, data_dir, None)
-    typer.echo(f"{len(experiments)} rows in {out / 'rows.csv'}; next: tightset peers report --results {out}")
+    say(f"{len(experiments)} rows in {out / 'rows.csv'}; next: tightset peers report --results {out}")
 
 
 @peers_app.command("report")
@@ -247,7 +249,7 @@ def peers_report(
     from tightset.paper.peers_report import write_peers
 
     write_peers(results, out)
-    typer.echo(f"written: {out}")
+    say(f"written: {out}")
 
 
 def _known(datasets: list[str] | None) -> list[str]:

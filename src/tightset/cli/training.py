@@ -21,16 +21,19 @@ from tightset.cli.options import (
     Encoding,
     Estimator,
     Missing,
+    RareLabels,
+    RareRows,
     Search,
     Seed,
     Target,
     check_out,
+    check_rare,
     digest,
     levels_of,
     table_of,
     without_nan,
 )
-from tightset.cli.show import ONE_SPLIT, reading, show_comparison
+from tightset.cli.show import ONE_SPLIT, counted, reading, say, show_comparison
 
 __all__ = ["training_app"]
 
@@ -56,6 +59,8 @@ def fit(
     ] = False,
     no_empty: Annotated[bool, typer.Option("--no-empty", help="An empty set gets the most conforming label.")] = False,
     baseline: Annotated[bool, typer.Option(help="Also fit the plain threshold, to compare with.")] = True,
+    rare_labels: RareLabels = "keep",
+    rare_rows: RareRows = None,
     categorical: Categorical = None,
     drop: Drop = None,
     missing: Missing = None,
@@ -73,12 +78,13 @@ def fit(
     from tightset.tables import TEST, UNUSED, fit_table, split_rows
 
     levels = levels_of(confidence)
+    check_rare(rare_labels)
     check_out(out, data, model=True)
     rest = out.with_name(f"{out.stem}-test.csv")
     if not 0 <= test < 0.9:
         raise typer.BadParameter(f"{test:g} is not a share below 0.9, such as 0.25", param_hint="--test")
     if rest.exists() and not test and _left_out_before(rest, out):
-        typer.echo(f"warning: {rest} was left out of the model that is replaced, and trains this one", err=True)
+        say(f"warning: {rest} was left out of the model that is replaced, and trains this one", err=True)
     if test and rest.exists() and not _left_out_before(rest, out):
         raise typer.BadParameter(
             f"{rest} exists, and is not from here; move it, or give another --out", param_hint="--test"
@@ -105,6 +111,8 @@ def fit(
             assign=assign,
             categorical=categorical or (),
             drop=drop or (),
+            rare_labels=rare_labels,
+            rare_rows=rare_rows,
             about={
                 "fitted by": shlex.join(["tightset", *sys.argv[1:]]),
                 "data": Path(table.name).name,
@@ -129,25 +137,28 @@ def fit(
         **model.about,
     }
     if as_json:
-        typer.echo(json.dumps(told))
+        say(json.dumps(told))
         return
     used, rows = len(model.encoding.columns), model.about
-    typer.echo(
+    say(
         f"{rows['rows']:,} rows, {used} column{'s' if used > 1 else ''}, {len(model.classes_)} labels; "
         f"{rows['trained']:,} rows train, {rows['calibrated']:,} calibrate."
     )
-    counts = model.about["labels"]
-    shown = [f"{label} {n:,}" for label, n in sorted(counts.items(), key=lambda pair: -pair[1])]
-    typer.echo(f"labels: {', '.join(shown[:12])}{' ...' if len(shown) > 12 else ''}")
+    say(f"labels: {counted(rows['labels'], 12)}")
+    if model.merged:
+        say(rows["rare labels"])
     for name, why in model.encoding.left_out.items():
         if name in (drop or []):
             continue
-        typer.echo(f"left out {name!r}: {why}")
-    typer.echo(predictor.summary())
+        say(f"left out {name!r}: {why}")
+    say(predictor.summary())
+    if label_conditional:
+        sizes = ", ".join(f"{size:.3g} at {level}" for level, size in rows["mean size by label"].items())
+        say(f"With coverage for each label, labels per set on the {rows['calibrated']:,} calibration rows: {sizes}.")
     _tell_short(levels, short, model.classes_.tolist(), kind="calibration ")
     new = rest if test else "NEW.csv"
-    typer.echo(f"written: {out}" + (f", and {int(parts[0].sum()):,} rows left out for testing: {rest}" if test else ""))
-    typer.echo(f"next: tightset evaluate {out} {new}, or tightset report {out} {new}")
+    say(f"written: {out}" + (f", and {int(parts[0].sum()):,} rows left out for testing: {rest}" if test else ""))
+    say(f"next: tightset evaluate {out} {new}, or tightset report {out} {new}")
 
 
 @training_app.command()
@@ -161,6 +172,8 @@ def compare(
     label_conditional: Annotated[
         bool, typer.Option("--label-conditional", help="Coverage for each label, not only on average.")
     ] = False,
+    rare_labels: RareLabels = "keep",
+    rare_rows: RareRows = None,
     categorical: Categorical = None,
     drop: Drop = None,
     missing: Missing = None,
@@ -177,8 +190,10 @@ def compare(
     from tightset.comparing import over_splits, short_over_splits, verdict
     from tightset.shortfall import calibrated_with
     from tightset.tables import fit_parts, prepare, split_rows
+    from tightset.target import Rare
 
     levels = levels_of(confidence or [0.8, 0.9, 0.95, 0.99])
+    check_rare(rare_labels)
     table = table_of(data, delimiter, encoding, missing)
     table.twice()
     found, tested = [], []
@@ -192,6 +207,7 @@ def compare(
                 lambda codes: split_rows(codes, scpo, test=_TESTED),  # noqa: B023
                 categorical=categorical or (),
                 drop=drop or (),
+                rare=Rare.of(scpo, rare_labels, rare_rows),
                 progress=progress,
             )
         fit_parts([plain, scpo], prepared)
@@ -199,9 +215,11 @@ def compare(
         found.append(rows)
         tested.append(prepared.parts[2][1])
         if sys.stderr.isatty():
-            typer.echo(f"split {split + 1} of {splits}: {verdict(rows)}", err=True)
+            say(f"split {split + 1} of {splits}: {verdict(rows)}", err=True)
     n, name = len(prepared.parts[2][1]), _baseline_name(estimator).split()[0]
-    names = prepared.classes.tolist()
+    if prepared.labelled.merged and not as_json:
+        say(str(prepared.labelled.told))
+    names = prepared.labelled.classes.tolist()
     short = short_over_splits(found, tested, names, calibrated_with(scpo), _TESTED)
     if as_json:
         told = [
@@ -209,14 +227,14 @@ def compare(
             for at, rows in enumerate(found)
             for row, one in zip(rows, short, strict=True)
         ]
-        typer.echo(json.dumps(without_nan(told)))
+        say(json.dumps(without_nan(told)))
     elif splits == 1:
         show_comparison(f"Prediction sets of {n:,} test rows", name, found[0])
-        typer.echo(f"{verdict(found[0])}\n{ONE_SPLIT}, and --splits 5 counts that.")
+        say(f"{verdict(found[0])}\n{ONE_SPLIT}, and --splits 5 counts that.")
     else:
         rows = over_splits(found, _TESTED)
         show_comparison(f"Prediction sets of {n:,} test rows, in the mean over {splits} splits", name, rows)
-        typer.echo(f"{verdict(rows)} The interval is of the mean, from what changes from split to split.")
+        say(f"{verdict(rows)} The interval is of the mean, from what changes from split to split.")
     if not as_json:
         _tell_short(levels, short, names, by_label=label_conditional)
 
@@ -268,8 +286,8 @@ def _tell_short(
         return
     for level, one in zip(levels, short, strict=True):
         for line in one.told(level, names, kind=kind):
-            typer.echo(line)
-    typer.echo(reason(by_label=by_label))
+            say(line)
+    say(reason(by_label=by_label))
 
 
 def _write_both(out: Path, rest: Path, table: Any, model: Any, chosen: Any, progress: Any) -> None:

@@ -1,4 +1,4 @@
-"""Commands that use a model: `predict`, `evaluate`, `explain` and `report`."""
+"""Commands that use a model: `predict`, `evaluate` and `report`."""
 
 from __future__ import annotations
 
@@ -21,14 +21,13 @@ from tightset.cli.options import (
     Encoding,
     Lenient,
     Model,
-    check_model,
     check_out,
     digest,
     model_of,
     table_of,
     without_nan,
 )
-from tightset.cli.show import ONE_SPLIT, reading, show, show_comparison
+from tightset.cli.show import ONE_SPLIT, reading, say, show, show_comparison, visible
 
 __all__ = ["using_app"]
 
@@ -63,7 +62,7 @@ def predict(
 
     Example: tightset predict iris.tightset new.csv --out sets.csv --keep id
     """
-    from tightset.predictions import FORMATS, first_of, predicted
+    from tightset.predictions import FORMATS, calibration_rows, first_of, predicted
     from tightset.storage import written_whole
 
     loaded, levels = model_of(model, confidence)
@@ -91,6 +90,7 @@ def predict(
                     for lines_of_chunk in chain([first], found):
                         writer.write(lines_of_chunk)
     if form == "table":
+        unknown = set(loaded.classes_[calibration_rows(loaded.predictor) == 0].astype(str).tolist())
         names = ("row", *(keep or []), "level", "size", "set (p-value)")
         cells = [
             (
@@ -98,15 +98,21 @@ def predict(
                 *("" if value is None else str(value) for value in one.kept),
                 f"{one.confidence:g}",
                 str(len(one.labels)),
-                ", ".join(f"{label} ({p:.3g})" for label, p in zip(one.labels, one.p, strict=True)) or "(empty)",
+                ", ".join(
+                    f"{label} ({'unknown' if label in unknown else f'{p:.3g}'})"
+                    for label, p in zip(one.labels, one.p, strict=True)
+                )
+                or "(empty)",
             )
             for one in lines
         ]
         show(None, names, cells, left=range(len(names)))
         if more:
-            typer.echo("The first 20 sets are shown; give --out FILE, or a pipe, for all.")
+            say("The first 20 sets are shown; give --out FILE, or a pipe, for all.")
+        if unknown:
+            say(f"In every set, since no calibration row has the label: {', '.join(map(visible, sorted(unknown)))}.")
     elif out is not None:
-        typer.echo(f"written: {out}", err=True)
+        say(f"written: {out}", err=True)
 
 
 @using_app.command()
@@ -140,7 +146,7 @@ def evaluate(
             short += of_model(loaded.baseline, told["baseline"], y)
         for row, one in zip(chain.from_iterable(told.values()), short, strict=True):
             row["short_labels"] = one.as_dicts(names)
-        typer.echo(json.dumps(without_nan(told)))
+        say(json.dumps(without_nan(told)))
         return
     cells = [
         (
@@ -157,11 +163,11 @@ def evaluate(
     show(f"{len(y):,} rows, {len(names)} labels", columns, cells)
     for row, one in zip(rows, short, strict=True):
         for line in one.told(row["confidence"], names, rest="" if by_label else ": --by-label shows all"):
-            typer.echo(line)
+            say(line)
     failing = [row for row, one in zip(rows, short, strict=True) if one.labels]
     if failing:
         low = any(row["coverage"] < band(loaded.predictor, row["confidence"], row["n"])[0] for row in failing)
-        typer.echo(reason(by_label=bool(loaded.predictor.label_conditional), low_on_average=low))
+        say(reason(by_label=bool(loaded.predictor.label_conditional), low_on_average=low))
     if by_label:
         marks = [{at.label for at in one.labels} for one in short]
         of_labels = [
@@ -177,122 +183,7 @@ def evaluate(
     if loaded.baseline is not None and confidence is None:
         compared = compare(loaded.baseline, loaded.predictor, X, y)
         show_comparison("Beside the plain threshold, on the same rows", "baseline", compared)
-        typer.echo(f"{verdict(compared)}\n{ONE_SPLIT}: see tightset compare.")
-
-
-@using_app.command()
-def explain(
-    model: Model,
-    data: Data,
-    row: Annotated[int, typer.Option(min=1, help="Which row, from 1, the header not counted.", show_default=False)],
-    confidence: Annotated[float | None, typer.Option(help="Level; by default the model's first.")] = None,
-    lenient: Lenient = False,
-    delimiter: Delimiter = None,
-    encoding: Encoding = "utf-8",
-    as_json: AsJson = False,
-) -> None:
-    """Show why a row has its set: the p-values of all labels, and which columns move them.
-
-    Example: tightset explain iris.tightset new.csv --row 3
-    """
-    import numpy as np
-
-    from tightset.explaining import explain as explained
-
-    loaded, (level, *_) = model_of(model, None if confidence is None else [confidence])
-    frame = _row(table_of(data, delimiter, encoding, loaded.encoding.missing), row, loaded.encoding.text)
-    loaded.encode(frame, strict=not lenient)
-    found = explained(loaded, frame, level)
-    names = loaded.classes_.astype(str)
-    order = np.argsort(-found.p, kind="stable")
-    if as_json:
-        told = {
-            "row": row,
-            "confidence": found.confidence,
-            "p": {names[at]: float(found.p[at]) for at in order},
-            "set": [str(names[at]) for at in order if found.kept[at]],
-            "columns": [
-                {
-                    "column": one.column,
-                    "value": one.value,
-                    "typical": one.typical,
-                    "p": {str(name): float(p) for name, p in zip(names, one.p, strict=True)},
-                    "set": names[one.kept].tolist(),
-                }
-                for one in found.influences
-            ],
-        }
-        typer.echo(json.dumps(told))
-        return
-    cells = [
-        (
-            names[at],
-            f"{found.p[at]:.4f}",
-            "in the set" if found.kept[at] else "",
-            f"above {found.joins_above(at):.2%}",
-            "#" * round(30 * float(found.p[at])),
-        )
-        for at in order[:20]
-    ]
-    by_label = " of its own" if loaded.predictor.label_conditional else ""
-    title = f"Row {row}: how well each label fits, beside {found.calibration_rows:,} calibration rows{by_label}"
-    shown = ("label", "p-value", f"at {100 * found.confidence:g} %", "by this measure in sets", "")
-    show(title, shown, cells, left=[0, 4])
-    best = order[0]
-    cells = [
-        (one.column, one.value, one.typical, f"{one.p[best]:.4f}", ", ".join(names[one.kept]) or "(empty)")
-        for one in found.influences[:8]
-    ]
-    columns = ("column", "value", "typical", f"p of {names[best]}", "set")
-    show(
-        "If a column had its typical value (those that move p-values most come first)",
-        columns,
-        cells,
-        left=[0, 1, 2, 4],
-    )
-    typer.echo(
-        "A p-value is the share of calibration rows that fit their own label no better than this row fits this one; "
-        "it is not the probability of the label."
-    )
-
-
-@using_app.command()
-def info(model: Model, as_json: AsJson = False) -> None:
-    """Show what a model file says of itself: labels, columns, levels, calibration, where it comes from.
-
-    Example: tightset info iris.tightset
-    """
-    from tightset.storage import open_model
-
-    check_model(model)
-    said = {key: value for key, value in open_model(model).about.items() if key not in ("root", "nodes")}
-    if as_json:
-        typer.echo(json.dumps(said))
-        return
-    columns = said["columns"]
-    if isinstance(columns, list):
-        kinds = said["dtypes"] if isinstance(said["dtypes"], list) else [said["dtypes"]] * len(columns)
-        columns = ", ".join(f"{name} ({kind})" for name, kind in zip(columns, kinds, strict=True))
-    ranks = [
-        f"{one['confidence']:g}: {one['rows']:,} calibration rows, rank {one['rank']:,}"
-        + "".join(f", {what} {one[what]}" for what in ("group", "label") if what in one)
-        for one in said["calibration"]
-    ]
-    lines = {
-        "kind": f"{said['kind']}, file format {said['format']}",
-        "written": f"{said['written']} by tightset {said['tightset']}",
-        "with": ", ".join(f"{name} {version}" for name, version in said["versions"].items()),
-        "labels": ", ".join(said["classes"]),
-        "columns": str(columns),
-        "target": said.get("target"),
-        "left out": ", ".join(said.get("left_out", ())),
-        "levels": "; ".join(ranks[:20]),
-        "about": ", ".join(f"{name} {value}" for name, value in said["about"].items()),
-        "sha256": said["sha256"],
-    }
-    for name, value in lines.items():
-        if value:
-            typer.echo(f"{name + ':':10}{value}")
+        say(f"{verdict(compared)}\n{ONE_SPLIT}: see tightset compare.")
 
 
 @using_app.command()
@@ -347,7 +238,7 @@ def report(
             "tightset": __version__,
         },
     )
-    typer.echo(f"written: {out} ({out.stat().st_size / 1e6:.1f} MB); open it in a browser")
+    say(f"written: {out} ({out.stat().st_size / 1e6:.1f} MB); open it in a browser")
 
 
 def _rows(model: Any, table: Any, *, lenient: bool) -> tuple[Any, Any, Any]:
@@ -359,9 +250,7 @@ def _rows(model: Any, table: Any, *, lenient: bool) -> tuple[Any, Any, Any]:
 
     X, y, frames = [], [], []
     if digest(table) == model.about.get("sha256 of data", "unknown"):
-        typer.echo(
-            "warning: these rows trained the model; all figures are too good. Take rows it has not seen", err=True
-        )
+        say("warning: these rows trained the model; all figures are too good. Take rows it has not seen", err=True)
     with reading(f"reading {Path(table.name).name}", table.n_bytes) as progress:
         for frame in table.chunks(text=model.encoding.text, label=model.target, progress=progress):
             X.append(model.encode(frame, strict=not lenient))
@@ -375,17 +264,6 @@ def _rows(model: Any, table: Any, *, lenient: bool) -> tuple[Any, Any, Any]:
 
 def _share(coverage: float, short: bool) -> str:
     return "no rows" if coverage != coverage else f"{coverage:.3f}{'*' if short else ' '}"
-
-
-def _row(table: Any, row: int, text: list[str]) -> Any:
-    from tightset.files import TableError
-
-    seen = 0
-    for frame in table.chunks(text=text):
-        if row - 1 in frame.index:
-            return frame.loc[[row - 1]]
-        seen += len(frame)
-    raise TableError(f"there is no row {row}; {table.name} has {seen}")
 
 
 def _form(form: str | None, out: Path | None, known: tuple[str, ...]) -> str:

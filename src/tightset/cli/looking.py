@@ -1,0 +1,203 @@
+"""Commands that look into a model: `explain` and `info`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from tightset.cli.options import (
+    AsJson,
+    Data,
+    Delimiter,
+    Encoding,
+    Lenient,
+    Model,
+    check_model,
+    model_of,
+    table_of,
+)
+from tightset.cli.show import counted, say, show, visible
+
+__all__ = ["looking_app"]
+
+looking_app = typer.Typer()
+
+_MOST_SHOWN = 20
+_SHOWN_APART = ("labels", "rows", "trained", "calibrated", "mean size by label")
+
+
+@looking_app.command()
+def explain(
+    model: Model,
+    data: Data,
+    row: Annotated[int, typer.Option(min=1, help="Which row, from 1, the header not counted.", show_default=False)],
+    confidence: Annotated[float | None, typer.Option(help="Level; by default the model's first.")] = None,
+    lenient: Lenient = False,
+    delimiter: Delimiter = None,
+    encoding: Encoding = "utf-8",
+    as_json: AsJson = False,
+) -> None:
+    """Show why a row has its set: the p-values of all labels, and which columns move them.
+
+    Example: tightset explain iris.tightset new.csv --row 3
+    """
+    from tightset.explaining import explain as explained
+
+    loaded, (level, *_) = model_of(model, None if confidence is None else [confidence])
+    frame = _row(table_of(data, delimiter, encoding, loaded.encoding.missing), row, loaded.encoding.text)
+    loaded.encode(frame, strict=not lenient)
+    found = explained(loaded, frame, level)
+    names = loaded.classes_.astype(str)
+    if as_json:
+        told = {
+            "row": row,
+            "confidence": found.confidence,
+            "p": {names[at]: float(found.p[at]) for at in found.order},
+            "set": [str(names[at]) for at in found.order if found.kept[at]],
+            "calibration_rows": dict(zip(names.tolist(), found.calibration_rows.tolist(), strict=True)),
+            "columns": [
+                {
+                    "column": one.column,
+                    "value": one.value,
+                    "typical": one.typical,
+                    "p": {str(name): float(p) for name, p in zip(names, one.p, strict=True)},
+                    "set": names[one.kept].tolist(),
+                }
+                for one in found.influences
+            ],
+        }
+        say(json.dumps(told))
+        return
+    by_label = bool(loaded.predictor.label_conditional)
+    _show_labels(found, names, row, by_label=by_label)
+    best = found.order[0]
+    cells = [
+        (
+            one.column,
+            one.value,
+            one.typical,
+            f"{one.p[best]:.4f}",
+            ", ".join(names[at] for at in found.ranked(one.p) if one.kept[at]) or "(empty)",
+        )
+        for one in found.influences[:8]
+    ]
+    columns = ("column", "value", "typical", f"p of {names[best]}", "set")
+    title = "If a column had its typical value (those that move p-values most come first)"
+    show(title, columns, cells, left=[0, 1, 2, 4])
+    say(
+        f"A p-value is the share of calibration rows{' of that label' if by_label else ''} that fit their own label no "
+        "better than this row fits this one; it is not the probability of the label."
+    )
+
+
+def _show_labels(found: Any, names: Any, row: int, *, by_label: bool) -> None:
+    """The p-value of each label; what a label without calibration rows has is none."""
+    from tightset.icp import calibration_rows_needed
+
+    rows, wide = found.calibration_rows, 10 if by_label else 30
+    cells = [
+        (
+            names[at],
+            f"{found.p[at]:.4f}" if rows[at] else "unknown",
+            *([f"{rows[at]:,}"] if by_label else []),
+            "in the set" if found.kept[at] else "",
+            f"above {found.joins_above(at):.2%}" if rows[at] else "always",
+            "#" * round(wide * float(found.p[at])) if rows[at] else "",
+        )
+        for at in found.order[:_MOST_SHOWN]
+    ]
+    beside = "the calibration rows of that label" if by_label else f"{rows.max():,} calibration rows"
+    of_label = ("rows",) if by_label else ()
+    shown = ("label", "p-value", *of_label, f"at {100 * found.confidence:g} %", "by this measure in sets", "")
+    show(f"Row {row}: how well each label fits, beside {beside}", shown, cells, left=[0, len(shown) - 1])
+    if len(names) > _MOST_SHOWN:
+        say(f"and {len(names) - _MOST_SHOWN:,} labels more; --json has all.\n")
+    needed = calibration_rows_needed(round(found.confidence, 9))
+    few = {str(name): int(n) for name, n in zip(names, rows, strict=True) if 0 < n < needed}
+    unknown = ", ".join(visible(name) for name, n in zip(names, rows, strict=True) if not n)
+    if unknown:
+        say(f"In every set, because no calibration row has the label and nothing is known of it: {unknown}.\n")
+    if few and by_label:
+        say(
+            f"In every set at {100 * found.confidence:g} %, because it takes {needed} calibration rows of a label to "
+            f"leave it out: {counted(few, _MOST_SHOWN)}.\n"
+        )
+
+
+def _row(table: Any, row: int, text: list[str]) -> Any:
+    from tightset.files import TableError
+
+    seen = 0
+    for frame in table.chunks(text=text):
+        if row - 1 in frame.index:
+            return frame.loc[[row - 1]]
+        seen += len(frame)
+    raise TableError(f"there is no row {row}; {table.name} has {seen}")
+
+
+@looking_app.command()
+def info(model: Model, as_json: AsJson = False) -> None:
+    """Show what a model file says of itself: labels, columns, levels, calibration, where it comes from.
+
+    Example: tightset info iris.tightset
+    """
+    from tightset.storage import open_model
+
+    check_model(model)
+    said = {key: value for key, value in open_model(model).about.items() if key not in ("root", "nodes")}
+    if as_json:
+        say(json.dumps(said))
+        return
+    lines = list(_lines_of(said))
+    width = max(len(name) for name, _ in lines) + 2
+    for name, value in lines:
+        say(f"{name + ':' if name else '':{width}}{value}")
+
+
+def _lines_of(said: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Names and what is said under them; a line without a name goes on with the one before."""
+    about = said["about"]
+    yield "kind", f"{said['kind']}, file format {said['format']}"
+    yield "written", f"{said['written']} by tightset {said['tightset']}"
+    yield "with", ", ".join(f"{name} {version}" for name, version in said["versions"].items())
+    if "target" in said:
+        yield "target", visible(said["target"])
+    names = [visible(label) for label in said["classes"]]
+    rows = about.get("labels")
+    yield "labels", counted(rows, 50) if isinstance(rows, dict) else ", ".join(names)
+    if "trained" in about:
+        yield "rows", f"{about['rows']:,}: {about['trained']:,} train, {about['calibrated']:,} calibrate"
+    yield from _under("levels", _calibrations(said["calibration"], names))
+    sizes = about.get("mean size by label", {})
+    yield from _under("mean size", [f"{level}: {size:.3g} labels per set" for level, size in sizes.items()])
+    columns = said["columns"]
+    if isinstance(columns, list):
+        kinds = said["dtypes"] if isinstance(said["dtypes"], list) else [said["dtypes"]] * len(columns)
+        columns = ", ".join(f"{visible(name)} ({kind})" for name, kind in zip(columns, kinds, strict=True))
+    yield "columns", str(columns)
+    yield from _under("left out", [f"{visible(name)}: {why}" for name, why in said.get("left_out", {}).items()])
+    for name, value in about.items():
+        if value is not None and not (name in _SHOWN_APART and "trained" in about):
+            yield visible(name), visible(value if isinstance(value, str) else json.dumps(value))
+    yield "sha256", said["sha256"]
+
+
+def _calibrations(ranks: list[dict[str, Any]], labels: list[str]) -> list[str]:
+    """A line for each level, or for each label and group of it where they are calibrated apart."""
+    lines = []
+    for one in ranks:
+        where = [f"label {labels[one['label']]}"] if "label" in one else []
+        where += [f"group {visible(one['group'])}"] if "group" in one else []
+        apart = f", {', '.join(where)}" if where else ""
+        lines.append(f"{one['confidence']:g}{apart}: {one['rows']:,} calibration rows, rank {one['rank']:,}")
+    return lines
+
+
+def _under(name: str, lines: list[str]) -> Iterator[tuple[str, str]]:
+    for at, line in enumerate(lines[:_MOST_SHOWN]):
+        yield name if at == 0 else "", line
+    if len(lines) > _MOST_SHOWN:
+        yield "", f"and {len(lines) - _MOST_SHOWN:,} more; --json has all"
