@@ -89,8 +89,8 @@ def at_equal_coverage(
     -0.33
     """
     n = len(size)
-    ours = np.stack([covered, size]).astype(np.float32)
-    theirs = np.concatenate([their_covered, their_size]).astype(np.float32)
+    ours = np.stack([covered, size]).astype(float)
+    theirs = np.concatenate([their_covered, their_size]).astype(float)
     # Rows with the same figures are drawn together: there are few kinds of them.
     both, rows = np.unique(np.concatenate([ours, theirs]), axis=1, return_counts=True)
     rng = np.random.default_rng(seed)

@@ -270,10 +270,12 @@ def _short_on_calibration_rows(predictor: Any, levels: list[float], prepared: An
     if predictor.label_conditional:
         return []
     X, y = prepared.parts[1]
-    codes = np.searchsorted(prepared.classes, y)
+    codes = np.searchsorted(prepared.labelled.classes, y)
     covered = tally(predictor, X, codes, levels).covered
     assert covered is not None  # noqa: S101 - there are labels
-    return [of_rows(codes, one, len(prepared.classes), level) for level, one in zip(levels, covered, strict=True)]
+    return [
+        of_rows(codes, one, len(prepared.labelled.classes), level) for level, one in zip(levels, covered, strict=True)
+    ]
 
 
 def _tell_short(
