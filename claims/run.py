@@ -69,8 +69,8 @@ def recount(ours: Any, theirs: Any, level: float, X: np.ndarray, y: np.ndarray, 
 
     def change(weight: np.ndarray) -> float:
         coverage, mean = weight @ covered, weight @ size
-        least_first = 1e-9 * np.arange(len(cuts))  # of cuts with the same coverage, that with the smallest sets
-        other = np.interp(coverage, their_covered @ weight + least_first, their_size @ weight)
+        theirs, first = np.unique(their_covered @ weight, return_index=True)  # of equal ones, that with smallest sets
+        other = np.interp(coverage, theirs, (their_size @ weight)[first])
         return float(mean / max(other, 1e-9) - 1)
 
     n = len(y)

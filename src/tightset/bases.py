@@ -32,6 +32,7 @@ __all__ = [
     "auto_classifiers",
     "check_any_rows",
     "check_base",
+    "check_size",
     "class_scores",
     "classes_of_columns",
     "copy_input_tags",
@@ -50,6 +51,7 @@ LEAST_GIVEN = 1e-10  # not trees, perhaps, and sure of themselves
 TINY = 1e-30  # for a classifier as it is: its own ranking, to the last
 _RARE_ROWS, _RARE_SHARE = 20, 0.02  # of a label that may break a classifier: fewer than both
 _ROWS_LOOKED_AT = 2000
+_LARGEST = 1e150  # numbers
 
 
 class Given:
@@ -194,8 +196,22 @@ def fit_base(
 def _fitted(estimator: Any, X: Any, y: np.ndarray, weight: np.ndarray | None, seed: int | None) -> Any:
     model = untrained(estimator, seed)
     weights = {} if weight is None else {_weight_argument(model): weight}
-    model.fit(X, y, **weights)
+    try:
+        model.fit(X, y, **weights)
+    except ValueError:
+        check_size(X)  # what overflows is often called NaN
+        raise
     return model
+
+
+def check_size(X: Any) -> None:
+    """Raise if numbers are so large that their squares, which scalers and linear models need, overflow."""
+    numbers = X.data if sparse.issparse(X) else X
+    if getattr(getattr(numbers, "dtype", None), "kind", "O") not in "fiu":
+        return
+    largest = float(np.abs(numbers).max(initial=0.0, where=np.isfinite(numbers)))
+    if largest > _LARGEST:
+        raise ValueError(f"X has values as large as {largest:.0e}, whose squares overflow: scale or clip them")
 
 
 def _explains(model: Any, X: Any, y: np.ndarray) -> bool:

@@ -18,6 +18,7 @@ from tightset.bases import (
     are_probabilities,
     check_any_rows,
     check_base,
+    check_size,
     class_scores,
     classes_of_columns,
     copy_input_tags,
@@ -201,6 +202,8 @@ class ConformalClassifier(ConformalPredictor):
                 member = logistic_regression(X, y, len(self.classes_), sample_weight, seed=[seed or 0])
                 return [Logistic(self.classes_, member)], None
             return [_fit_by_parts(estimator, X, self.classes_, y, sample_weight, seed)], None
+        if self.estimator is None:
+            check_size(X)
         trained = fit_base(estimator, X, self.classes_[y], sample_weight, seed=seed)
         warn_of_broken(name_of(estimator), [trained])
         return [trained.model], None

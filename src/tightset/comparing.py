@@ -100,8 +100,8 @@ def at_equal_coverage(
         K = len(their_size)
         found = np.empty(len(weights))
         for at, (own_covered, own_size, *curve) in enumerate(means):
-            # Of levels with the same coverage, that with the smallest sets.
-            other = np.interp(own_covered, curve[:K] + 1e-9 * np.arange(K), curve[K:])
+            coverage, first = np.unique(curve[:K], return_index=True)  # of equal ones that with the smallest sets
+            other = np.interp(own_covered, coverage, np.take(curve[K:], first))
             found[at] = own_size / max(other, 1e-9) - 1
         return found
 
@@ -110,9 +110,9 @@ def at_equal_coverage(
     change = float(changes(rows[None].astype(float))[0])
     error = float(np.std(np.concatenate([changes(rng.multinomial(n, rows / n, size=some)) for some in drawn])))
     error *= 1 + 1 / max(float(significance(confidence)) * n, 0.5)  # of few misses the bootstrap sees too little noise
+    error = max(error, 1e-6)  # and rounding is no difference
     reach = 1.96 * error
-    p_value = float(2 * ndtr(-abs(change) / error)) if error > 0 else float(change == 0)
-    return Change(change, change - reach, change + reach, p_value)
+    return Change(change, change - reach, change + reach, float(2 * ndtr(-abs(change) / error)))
 
 
 def compare(baseline: Any, scpo: Any, X: Any, y: Any, *, seed: int = 0) -> list[Comparison]:

@@ -107,6 +107,11 @@ class SCPOClassifier(ConformalPredictor):
 
     Notes
     -----
+    The guarantee: calibration rows and new rows being exchangeable, a set holds the true label with probability at
+    least ``confidence``, on average over rows (of each label or group if calibrated so). It cannot hold a label that no
+    training row had: coverage is lower by the share of new rows with such labels. `fit` warns where calibration rows
+    have them, and `evaluate` counts such rows as missed.
+
     Of more than 30,000 training rows a sample is searched, and what was chosen there is trained on all of them; `fit`
     also takes Dask arrays and data frames, whose rows stay where they are (docs/distributed.md).
 

@@ -57,6 +57,9 @@ def fit(
     label_conditional: Annotated[
         bool, typer.Option("--label-conditional", help="Coverage for each label, not only on average.")
     ] = False,
+    nested: Annotated[
+        bool, typer.Option("--nested", help="One measure for all levels, so that sets grow with the level.")
+    ] = False,
     no_empty: Annotated[bool, typer.Option("--no-empty", help="An empty set gets the most conforming label.")] = False,
     baseline: Annotated[bool, typer.Option(help="Also fit the plain threshold, to compare with.")] = True,
     rare_labels: RareLabels = "keep",
@@ -92,7 +95,7 @@ def fit(
     table = table_of(data, delimiter, encoding, missing)
     table.twice()
     how: dict[str, Any] = {"label_conditional": label_conditional, "allow_empty": not no_empty, "random_state": seed}
-    predictor, plain = _predictors(estimator, levels, search, how)
+    predictor, plain = _predictors(estimator, levels, search, how, nested=nested)
     parts = []
     short: list[Any] = []  # of each level, unless coverage is by label
 
@@ -239,7 +242,9 @@ def compare(
         _tell_short(levels, short, names, by_label=label_conditional)
 
 
-def _predictors(estimator: str, levels: list[float], search: str, how: dict[str, Any]) -> tuple[Any, Any]:
+def _predictors(
+    estimator: str, levels: list[float], search: str, how: dict[str, Any], *, nested: bool = False
+) -> tuple[Any, Any]:
     """SCPO on an estimator, and the plain threshold on the same."""
     from tightset import ConformalClassifier, SCPOClassifier
 
@@ -252,7 +257,7 @@ def _predictors(estimator: str, levels: list[float], search: str, how: dict[str,
     on: Any = None if estimator == "linear" else "auto" if estimator == "auto" else _base(estimator)
     plain = _base("hgb") if estimator == "auto" else on
     levels_or_one: Any = levels if len(levels) > 1 else levels[0]  # one level gives flat results in Python
-    scpo = SCPOClassifier(levels_or_one, estimator=on, search=search, **how)
+    scpo = SCPOClassifier(levels_or_one, estimator=on, search=search, nested=nested, **how)
     return scpo, ConformalClassifier(plain, confidence=levels_or_one, **how)
 
 
@@ -320,7 +325,7 @@ def _left_out_before(rest: Path, out: Path) -> bool:
 
 
 def _baseline_name(estimator: str) -> str:
-    return {"linear": "logistic regression", "auto": "hgb"}.get(estimator, estimator)
+    return {"linear": "logistic regression with C = 1", "auto": "hgb"}.get(estimator, estimator)
 
 
 def _base(name: str) -> Any:

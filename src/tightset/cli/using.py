@@ -182,7 +182,8 @@ def evaluate(
         show("Coverage of each label (* less than asked, by more than chance)", columns, of_labels, left=[0])
     if loaded.baseline is not None and confidence is None:
         compared = compare(loaded.baseline, loaded.predictor, X, y)
-        show_comparison("Beside the plain threshold, on the same rows", "baseline", compared)
+        plain = loaded.about.get("baseline", "the baseline")
+        show_comparison(f"Beside {plain}, its probabilities thresholded, on the same rows", "baseline", compared)
         say(f"{verdict(compared)}\n{ONE_SPLIT}: see tightset compare.")
 
 

@@ -200,7 +200,7 @@ def _auto(found: Rows) -> str:
     head = ("set", "splits", *(NAMES[b] for b in SINGLE), "auto", "ratio to the best", "with MAPIE, own rows")
     return f"""## The whole model chosen for set size
 
-Labels a set, mean over the five levels and the splits (with the deviation between splits); the best plain classifier is bold.
+Labels per set, mean over the five levels and the splits (with the deviation between splits); the best plain classifier is bold.
 On avila boosted trees need hardly more than one label at any level, and there is nothing to gain: the mean size cannot be
 below the coverage, which is {np.mean(LEVELS):.3f} in the mean of the levels.
 

@@ -1,0 +1,265 @@
+"""Promises on odd data: classifiers that break, input that misleads, gains that are not there, nested sets."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+
+from makers import baseline, both, quick_on_top, quick_scpo
+from tightset import ConformalClassifier, SCPOClassifier, TightsetWarning
+from tightset.bases import fit_base
+from tightset.comparing import Comparison, at_equal_coverage, compare, verdict
+
+
+def grid_with_a_rare_label(seed=0, n=6000):
+    """Categories that decide the label, and a label of two rows, which ruins scikit-learn's gradient boosting."""
+    rng = np.random.default_rng(seed)
+    levels = rng.integers(0, [3, 5, 4, 4, 3, 2, 3, 3], size=(n, 8))
+    points = levels @ np.array([3, 2, 2, 1, 2, 1, 1, 4])
+    y = np.where(levels[:, 7] == 0, 0, np.digitize(points, [16, 21]) + 1)
+    X = np.hstack([np.eye(5)[column] for column in levels.T])
+    return X, y
+
+
+def with_rare(y, at=(0, 1)):
+    y = y.copy()
+    y[list(at)] = 9
+    return y
+
+
+# ---- classifiers that rare labels break -----------------------------------------------------------------------------
+
+
+def boosted():
+    return HistGradientBoostingClassifier(max_iter=60, random_state=0)
+
+
+def test_a_classifier_that_a_rare_label_breaks_is_trained_without_it():
+    X, y = grid_with_a_rare_label()
+    broken = boosted().fit(X, with_rare(y))
+    trained = fit_base(boosted(), X, with_rare(y))
+    assert broken.score(X[2:], y[2:]) < 0.95  # the trouble is still there
+    assert trained.without == (9,)
+    assert trained.model.score(X[2:], y[2:]) > 0.98
+    assert fit_base(boosted(), X[2:], y[2:]).without == ()
+    assert fit_base(RandomForestClassifier(5), X, with_rare(y)).without == ()
+
+
+def test_both_predictors_say_so_and_have_small_sets():
+    X, y = grid_with_a_rare_label()
+    X_new, y_new = grid_with_a_rare_label(1, 1000)
+    for clf in (
+        ConformalClassifier(boosted(), confidence=0.9, random_state=0),
+        quick_on_top(boosted(), confidence=0.9),
+    ):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            clf.fit(X, with_rare(y), X_cal=X_new[:500], y_cal=y_new[:500])
+        name = "HistGradientBoostingClassifier is broken by labels with very few rows (9)"
+        assert any(name in str(one.message) for one in told)
+        row = clf.evaluate(X_new[500:], y_new[500:])
+        assert row["mean_size"] < 1.05
+        assert row["coverage"] > 0.87
+
+
+class FailsOnRareLabels(ClassifierMixin, BaseEstimator):
+    """As gradient boosting does that wants to stop early."""
+
+    def fit(self, X, y):
+        if np.unique(y, return_counts=True)[1].min() < 2:
+            raise ValueError("The least populated classes in y have only 1 member")
+        self.model_ = LogisticRegression().fit(X, y)
+        self.classes_ = self.model_.classes_
+        return self
+
+    def predict_proba(self, X):
+        return self.model_.predict_proba(X)
+
+
+def test_a_classifier_that_cannot_be_trained_with_a_rare_label_is_trained_without():
+    X, y = grid_with_a_rare_label(n=600)
+    y[0] = 9
+    trained = fit_base(FailsOnRareLabels(), X, y)
+    assert trained.without == (9,)
+    assert "only 1 member" in trained.why
+    with pytest.raises(ValueError, match="only 1 member"):
+        fit_base(FailsOnRareLabels(), X[:20], np.arange(20))
+
+
+@pytest.mark.parametrize("scale", [-1.0, 0.0])
+def test_scores_that_are_worse_than_a_guess_are_told_of(scale, blobs):
+    X, y = blobs
+    P = np.exp(scale * LogisticRegression().fit(X, y).decision_function(X))
+    P[:, 0] += 1e-9
+    P /= P.sum(axis=1, keepdims=True)
+    rare = np.where(np.arange(len(y)) % 3 > 0, 2, y)  # most rows have one label
+    with pytest.warns(TightsetWarning, match="did not learn, or has diverged"):
+        baseline(estimator="precomputed").fit(P, rare)
+
+
+def test_balanced_weights_are_no_sign_of_trouble():
+    rng = np.random.default_rng(0)
+    y = (rng.uniform(size=2000) < 0.05).astype(int)
+    X = rng.standard_normal((2000, 2)) + 1.2 * y[:, None]
+    clf = baseline(estimator=LogisticRegression(class_weight="balanced")).fit(X, y)
+    assert clf.evaluate(X, y)["mean_size"] < 2
+
+
+# ---- gains ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_gain_is_told_only_at_equal_coverage():
+    """Ours cover 96 % with 4.25 labels, theirs 99 % with 4.9; at 96 % theirs have 4.25 too."""
+    rng = np.random.default_rng(0)
+    own = rng.uniform(size=4000)  # how hard a row is
+    curve = np.array([0.9, 0.93, 0.96, 0.99])
+    theirs = np.stack([3.2 + (level - 0.9) / 0.09 * 1.575 + 0 * own for level in curve]), own < curve[:, None]
+    ours = np.full(4000, 3.2 + 0.06 / 0.09 * 1.575), own < 0.96
+    found = at_equal_coverage(*ours, *theirs, 0.95)
+    assert abs(found.change) < 0.01
+    assert found.low < 0 < found.high
+    smaller = at_equal_coverage(0.8 * ours[0], ours[1], *theirs, 0.95)
+    assert smaller.high < 0
+    assert smaller.p_value < 1e-3
+    row = Comparison(0.95, {}, {}, *found)
+    assert verdict([row]) == "At equal coverage, SCPO's sets are not clearly different at 0.95."
+
+
+def test_intervals_of_a_change_cover_it():
+    """Two predictors of the same law: the interval holds 0 in 95 % of the draws, and seldom in fewer."""
+    held = 0
+    for draw in range(200):
+        rng = np.random.default_rng(draw)
+        n, levels = 300, np.array([0.8, 0.85, 0.9, 0.95, 0.98])
+        hard, theirs = rng.uniform(size=n), rng.uniform(size=n)
+        sizes = 1 + 4 * levels[:, None] ** 4 + rng.uniform(-0.5, 0.5, (5, n)).round()
+        own = 1 + 4 * 0.9**4 + rng.uniform(-0.5, 0.5, n).round()
+        found = at_equal_coverage(own, hard < 0.9, sizes, theirs < levels[:, None], 0.9)
+        held += found.low <= 0 <= found.high
+    assert held > 0.9 * 200
+
+
+def test_compare_counts_what_the_sets_are(blobs):
+    X, y = blobs
+    first, second = baseline(confidence=0.8, random_state=0).fit(X, y), quick_scpo(confidence=0.8).fit(X, y)
+    (row,) = compare(first, second, X, y)
+    assert row.baseline["mean_size"] == first.predict_set(X).sum(axis=1).mean()
+    assert row.scpo["coverage"] == second.predict_set(X)[np.arange(len(y)), y].mean()
+
+
+def test_summary_has_intervals_and_claims_no_gain_that_is_not_clear(blobs):
+    X, y = blobs
+    clf = quick_scpo(confidence=0.9).fit(X, y)
+    verdict_ = clf.folds_[0].record[0].verdict
+    gain, low, high = verdict_.gain()
+    assert low < gain < high
+    assert "95 % interval" in clf.summary()
+    said = clf.folds_[0].record[0]._replace(verdict=verdict_._replace(accepted=True, ensemble=verdict_.baseline))
+    assert "not clearly different" in said.sentence()
+    better = verdict_._replace(accepted=True, ensemble=0.5 * verdict_.baseline, error=1e-3)
+    assert "50.0 % smaller (95 % interval" in clf.folds_[0].record[0]._replace(verdict=better).sentence()
+
+
+# ---- nested sets ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def rings():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((1200, 2))
+    return X, np.digitize(np.hypot(*X.T) + 0.4 * rng.standard_normal(1200), [0.7, 1.1, 1.5, 2.0])
+
+
+@pytest.mark.parametrize("how", [{}, {"estimator": RandomForestClassifier(10)}, {"cv": 3}, {"label_conditional": True}])
+def test_nested_sets_grow_with_the_level(how, rings):
+    X, y = rings
+    levels = [0.6, 0.75, 0.9]
+    search = {"search": "fast", "max_iter": 10, "random_state": 0, "verbose": False}
+    clf = SCPOClassifier(levels, nested=True, **search, **how).fit(X[:800], y[:800])
+    sets = clf.predict_set(X[800:], confidence=[*levels, 0.95])
+    assert (sets[:-1] <= sets[1:]).all()
+    p = clf.predict_p(X[800:])
+    np.testing.assert_array_equal(p[0], p[2])
+    assert "so that sets are nested" in clf.summary()
+    for row in clf.evaluate(X[800:], y[800:]):
+        assert row["coverage"] > row["confidence"] - 0.08
+
+
+def test_sets_of_measures_of_their_own_need_not_be_nested(rings):
+    X, y = rings
+    clf = SCPOClassifier([0.8, 0.81, 0.82], search="fast", max_iter=15, random_state=0).fit(X[:800], y[:800])
+    sets = clf.predict_set(X[800:])
+    assert not (sets[:-1] <= sets[1:]).all()  # which is why there is a choice
+
+
+def test_nested_is_not_for_the_grid_and_is_true_or_false(blobs):
+    with pytest.raises(ValueError, match="nested=True is not for search='grid'"):
+        SCPOClassifier.paper([0.8, 0.9], nested=True).fit(*blobs)
+    with pytest.raises(ValueError, match="nested must be True or False"):
+        SCPOClassifier(nested="yes").fit(*blobs)
+
+
+def test_nested_sets_of_many_rows_are_trained_on_all_of_them(rings):
+    from tightset import Search
+
+    X, y = rings
+    search = Search((("two-matrix", 1.0),), pulls=(1.0, 0.1), max_iter=10, folds=3, strengths=(1.0,), rows=300)
+    clf = SCPOClassifier([0.6, 0.9], nested=True, search=search, random_state=0).fit(X, y)
+    sets = clf.predict_set(X)
+    assert (sets[0] <= sets[1]).all()
+    assert clf.folds_[0].models[0] is clf.folds_[0].models[1]
+    assert "trained on all" in clf.summary()
+
+
+# ---- input ----------------------------------------------------------------------------------------------------------
+
+
+@both
+def test_masks_are_not_ignored(make, blobs):
+    X, y = blobs
+    masked = np.ma.masked_array(X, mask=np.zeros(X.shape, dtype=bool))
+    clf = make().fit(masked, y)
+    np.testing.assert_array_equal(clf.predict_set(masked), make().fit(X, y).predict_set(X))
+    masked[3, 1] = np.ma.masked
+    for call in (lambda: make().fit(masked, y), lambda: clf.predict_set(masked)):
+        with pytest.raises(ValueError, match="X is a masked array with 1 masked values: fill them"):
+            call()
+    labels = np.ma.masked_array(y, mask=np.arange(len(y)) == 2)
+    with pytest.raises(ValueError, match="y is a masked array in which labels are masked"):
+        make().fit(X, labels)
+
+
+@both
+@pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csc_array])
+def test_sparse_indices_outside_the_matrix_are_refused(make, kind, blobs):
+    X, y = blobs
+    clf = make().fit(kind(X), y)
+    damaged = kind(X)
+    damaged.indices[5] = 10**6
+    for call in (lambda: make().fit(damaged, y), lambda: clf.predict_set(damaged)):
+        with pytest.raises(ValueError, match="X is a sparse matrix that is damaged"):
+            call()
+
+
+@both
+@pytest.mark.parametrize("weight", [1e308, 1e-320])
+def test_weights_beyond_sums_count_by_their_ratios(make, weight, blobs):
+    X, y = blobs
+    expected = make().fit(X, y, sample_weight=np.ones(len(y))).predict_set(X)
+    np.testing.assert_array_equal(make().fit(X, y, sample_weight=np.full(len(y), weight)).predict_set(X), expected)
+
+
+@pytest.mark.parametrize("value", [1e300, 1e160])
+def test_numbers_whose_squares_overflow_are_not_called_nan(value, blobs):
+    X, y = blobs
+    X = X.copy()
+    X[3, 1] = value
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        with pytest.raises(ValueError, match=r"X has values as large as 1e\+\d+, whose squares overflow"):
+            baseline().fit(X, y)
+    assert quick_scpo().fit(X, y).predict_set(X).sum(axis=1).mean() < 3  # columns are scaled by their reach here
