@@ -17,9 +17,10 @@ SOURCE = Path(tightset.__file__).parent
 ORDER = [
     "arrays", "inefficiency", "threads", "distributed", "rows", "measures", "objective", "fused", "surrogate", "optimise",
     "lbfgs", "icp", "scores", "metrics", "intervals", "columns", "models", "progress", "bases", "boosting", "grid", "paths",
-    "choice", "pool", "refine", "search", "stacking", "checking", "pieces", "trust", "packing", "storage", "notebook",
+    "choice", "pool", "refine", "search", "stacking", "checking", "pieces", "trust", "boosters", "compiled", "archives",
+    "packing", "storage", "notebook",
     "predicting", "predictor", "classifier", "scpo", "plots", "files", "encoding", "tables",
-    "loading", "export", "comparing", "predictions", "explaining",
+    "kinds", "loading", "export", "comparing", "predictions", "explaining",
     "report", "demo", "cli",
 ]  # fmt: skip
 
