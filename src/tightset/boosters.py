@@ -84,8 +84,8 @@ def _lightgbm_tree(at: int, text: str, columns: int) -> str:
     number, _, body = text.partition("\n")
     _must(number == str(at), "its trees are not in order")
     said = dict(_entries(body))
-    _must(said.keys() <= set(_LIGHTGBM_TREE), "a tree has an unknown entry")
     _must(said.get("is_linear", "0") == "0", "a tree is linear, which is not checked here")
+    _must(said.keys() <= set(_LIGHTGBM_TREE), "a tree has an unknown entry")
     leaves = _whole(said.get("num_leaves", ""), 1, 10**8)
     categorical = _whole(said.get("num_cat", ""), 0, leaves)
     inner = leaves - 1

@@ -270,7 +270,8 @@ def _neighbours(one: Any) -> None:
     _must(len(labels) == len(rows) and not one.outputs_2d_, "labels of neighbours")
     _must((labels >= 0) & (labels < len(one.classes_)), "labels of neighbours")
     _must(one.metric in _METRICS and one.effective_metric_ in _METRICS, f"the metric {one.metric!r:.20}")
-    _must(not one.metric_params and set(one.effective_metric_params_ or ()) <= {"p"}, "parameters of a metric")
+    numbers = {name: value for name, value in (one.effective_metric_params_ or {}).items() if value is not None}
+    _must(not one.metric_params and numbers.keys() <= {"p"}, "parameters of a metric")
     _must(one.weights in ("uniform", "distance"), "weights of neighbours")
     _must(one._fit_method in ("brute", "kd_tree", "ball_tree"), "the method of neighbours")
     if one._fit_method != "brute":

@@ -22,7 +22,7 @@ from sklearn.utils import check_random_state
 from tightset.bases import Averaged, Given
 from tightset.boosting import LIBRARIES, Trees
 from tightset.checking import check_levels
-from tightset.classifier import Logistic, Scored
+from tightset.classifier import ConformalClassifier, Logistic, Scored
 from tightset.columns import Columns
 from tightset.encoding import Category, Encoding, Number
 from tightset.icp import Calibration
@@ -165,7 +165,9 @@ def _check_table(model: TablePredictor) -> None:
 
 def _check_predictor(model: ConformalPredictor) -> None:
     name = type(model).__name__
-    for field in (*inspect.signature(type(model)).parameters, "levels_", "classes_", "folds_", "_dtypes"):
+    own = ["_seed"] if isinstance(model, ConformalClassifier) else []
+    fitted = ("levels_", "classes_", "folds_", "_dtypes", *own)
+    for field in (*inspect.signature(type(model)).parameters, *fitted):
         _must(field in vars(model), f"{name}.{field} is missing")
     _check_parameters(model)
     _check_classes(model.classes_, f"{name}.classes_")
@@ -178,7 +180,8 @@ def _check_predictor(model: ConformalPredictor) -> None:
         right = isinstance(names, np.ndarray) and names.shape == (columns,) and _is(names.tolist(), list[str])
         _must(right, f"{name}.feature_names_in_ must be a name for each column")
     _must(_is(model._dtypes, str | list[str] | None), f"{name}._dtypes must be names of types")
-    _must(_is(vars(model).get("_seed", 0), int), f"{name}._seed must be a whole number")
+    seed = vars(model).get("_seed", 0)
+    _must(_is(seed, int) and 0 <= seed < 2**32, f"{name}._seed must be a whole number")
     _must(_is(model.folds_, list[Fold]) and model.folds_, f"{name}.folds_ must be a list of folds")
     measures = len(model.levels_) if model.trains_for_level else 1
     how = {(one.by_label, one.by_group) for fold in model.folds_ for one in fold.calibrations}
