@@ -18,9 +18,10 @@ ORDER = [
     "arrays", "inefficiency", "threads", "distributed", "rows", "rowtypes", "measures", "objective", "fused", "surrogate",
     "optimise", "lbfgs", "icp", "checking", "hashing", "scores", "metrics", "intervals", "shortfall", "columns", "models", "progress", "bases",
     "crossfit", "boosting", "grid", "paths",
-    "choice", "pool", "refine", "search", "stacking", "pieces", "trust", "packing", "storage", "notebook",
+    "choice", "pool", "refine", "search", "stacking", "pieces", "trust", "boosters", "compiled", "archives",
+    "packing", "storage", "notebook",
     "predicting", "predictor", "classifier", "scpo", "plots", "texts", "files", "encoding", "learning", "target", "tables",
-    "loading", "export", "comparing", "predictions", "explaining",
+    "kinds", "loading", "export", "comparing", "predictions", "explaining",
     "report", "demo", "cli",
 ]  # fmt: skip
 

@@ -12,6 +12,7 @@ from tightset.columns import Columns, Knots, Scaling
 from tightset.encoding import Category, Encoding, Number
 from tightset.grid import Chosen
 from tightset.icp import Calibration
+from tightset.kinds import check_model, make
 from tightset.models import Ensemble, LinearModel, LogProbabilities, Member, Stacked, Tempered
 from tightset.packing import ModelFileError, unpack
 from tightset.paths import Search
@@ -19,7 +20,7 @@ from tightset.pool import Found, Verdict
 from tightset.predicting import Fold
 from tightset.scores import APS, LAC, RAPS, SAPS, Margin, TopK
 from tightset.scpo import SCPOClassifier
-from tightset.storage import open_model
+from tightset.storage import check_said, open_model
 from tightset.tables import TablePredictor
 
 __all__ = ["load"]
@@ -58,8 +59,11 @@ def load(path: Any, *, trusted: Iterable[str] = ()) -> Any:
     """
     opened = open_model(path)
     try:
-        return unpack(opened.packed, _KINDS, trusted=trusted)
+        model = unpack(opened.packed, _KINDS, make=make, trusted=trusted)
+        check_model(model)
+        check_said(opened.about, model)
     except ModelFileError as error:
         raise ModelFileError(f"{path}: {error}") from None
-    except (TypeError, ValueError, KeyError, AttributeError, IndexError, RecursionError) as error:
+    except Exception as error:  # whatever a file may hold, its reader learns that it is the file
         raise ModelFileError(f"{path} is not a model that this version of tightset can read: {error}") from error
+    return model

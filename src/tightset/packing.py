@@ -7,23 +7,24 @@ builds only types that are agreed to. An object that two others share is one nod
 
 from __future__ import annotations
 
-import io
-import json
 import re
-import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields as dataclass_fields
 from dataclasses import is_dataclass
 from decimal import Decimal
 from fractions import Fraction
+from math import prod
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tightset.trust import check_pointers, unknown_types
+from tightset.archives import UntrustedError, build, untrusted_types
 
 __all__ = ["ModelFileError", "Packed", "pack", "unpack"]
+
+# What a kind works out from its other fields; it is not stored, so that nobody can forge it.
+_DERIVED = {"Calibration": ("_in_order", "_rows", "_thresholds")}
 
 
 class ModelFileError(ValueError):
@@ -128,7 +129,7 @@ class _Packer:
         name = f"{type(value).__module__}.{type(value).__qualname__}"
         try:
             data: bytes = skops.io.dumps(value)
-            unknown = unknown_types(*_schema(data), self.trusted)
+            unknown = untrusted_types(data, self.trusted)
         except Exception as error:
             raise ModelFileError(f"{where}, a {name}, cannot be stored safely: {error}") from error
         if unknown:
@@ -145,11 +146,18 @@ def _fields(value: Any) -> dict[str, Any]:
         return {key: getattr(value, key) for key in value._fields}
     if is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in dataclass_fields(value)}
-    return dict(vars(value))
+    derived = _DERIVED.get(type(value).__name__, ())
+    return {key: one for key, one in vars(value).items() if key not in derived}
 
 
-def unpack(packed: Packed, kinds: Mapping[str, type], *, trusted: Iterable[str] = ()) -> Any:
-    """The object again; ``kinds`` are the classes of this package that may be built, by name."""
+def unpack(
+    packed: Packed,
+    kinds: Mapping[str, type],
+    *,
+    make: Callable[[type, dict[str, Any]], Any] = lambda kind, fields: kind(**fields),
+    trusted: Iterable[str] = (),
+) -> Any:
+    """The object again; ``kinds`` are the classes of this package that may be built, by name, and ``make`` builds."""
     built: list[Any] = []
     arrays = dict(packed.arrays)  # each is used once: a small file must not fill the memory
 
@@ -159,44 +167,51 @@ def unpack(packed: Packed, kinds: Mapping[str, type], *, trusted: Iterable[str] 
         if not isinstance(value, dict):
             return value
         match value:
-            case {"ref": int(at)} if 0 <= at < len(built):
+            case {"ref": int(at)} if 0 <= at < len(built) and at is not False:
                 return built[at]
             case {"tuple": list(parts)}:
                 return tuple(plain(one) for one in parts)
             case {"dict": list(pairs)}:
                 return {plain(key): plain(one) for key, one in pairs}
-            case {"float": str(text)}:
+            case {"float": "inf" | "-inf" | "nan" as text}:
                 return float(text)
-            case {"fraction": str(text)} if re.fullmatch(r"-?\d{1,99}(/\d{1,99})?", text):
+            case {"fraction": str(text)} if re.fullmatch(r"-?\d{1,99}(/0*[1-9]\d{0,98})?", text):
                 return Fraction(text)
             case {"decimal": str(text)} if re.fullmatch(r"-?\d{1,99}(\.\d{1,99})?(E-?\d{1,2})?", text):
                 return Decimal(text)
-            case {"scalar": str(dtype), "value": scalar}:
-                kind = np.dtype(dtype).kind
-                if kind not in "fiubU":
-                    raise ModelFileError(f"{dtype[:20]} is not what is said of a number there")
-                return np.array(plain(scalar), dtype="U" if kind == "U" else dtype)[()]
+            case {"scalar": str(dtype), "value": scalar} if _dtype(dtype, "fiubU"):
+                inner = plain(scalar)
+                if isinstance(inner, (bool, int, float, str)):
+                    kind = np.dtype(dtype).kind
+                    return np.array(inner, dtype="U" if kind == "U" else dtype)[()]
         raise ModelFileError(f"there is a value of an unknown form: {str(value)[:60]}")
 
     def node(value: Any) -> Any:
         match value:
             case {"array": str(name), **rest}:
                 array = np.array(arrays.pop(name))  # aligned, and its own
-                array = array.T if rest.get("transposed") else array
-                return array.view(_dtype(str(rest["dtype"]), "mM")) if "dtype" in rest else array
+                array = array.T if rest.get("transposed") is True else array
+                if "dtype" not in rest:
+                    return array
+                if array.dtype != np.int64:
+                    raise ModelFileError(f"an array of times is one of {array.dtype}")
+                return array.view(_dtype(str(rest["dtype"]), "mM"))
             case {"strings": list(texts), "dtype": str(dtype), "shape": list(shape)}:
+                if not all(isinstance(text, str) for text in texts):
+                    raise ModelFileError("an array of texts holds something else")
                 if dtype == "T":
-                    return np.array(texts, dtype=np.dtypes.StringDType()).reshape(shape)
-                _dtype(dtype, "US")
-                narrow = np.array(texts, dtype=dtype[:2])  # as wide as it must be, not as it says
-                wide = np.dtype(dtype).itemsize <= max(4096, 4 * narrow.itemsize)
-                return (narrow.astype(dtype) if wide else narrow).reshape(shape)
+                    return _shaped(np.array(texts, dtype=np.dtypes.StringDType()), shape)
+                wide = _dtype(dtype, "US")
+                narrow = np.array(texts, dtype=wide.kind)  # as wide as it must be, not as it says
+                fits = wide.itemsize <= max(4096, 4 * narrow.itemsize)
+                return _shaped(narrow.astype(wide) if fits else narrow, shape)
             case {"objects": list(objects), "shape": list(shape)}:
                 array = np.empty(len(objects), dtype=object)
-                array[:] = [plain(one) for one in objects]
-                return array.reshape(shape)
+                for at, one in enumerate(objects):
+                    array[at] = plain(one)
+                return _shaped(array, shape)
             case {"kind": str(kind), "fields": dict(parts)} if kind in kinds:
-                return _build(kinds[kind], {key: plain(one) for key, one in parts.items()})
+                return make(kinds[kind], {key: plain(one) for key, one in parts.items()})
             case {"kind": str(kind)}:
                 raise ModelFileError(f"it holds a {kind[:60]}, which this version of tightset does not know")
             case {"skops": str(name)}:
@@ -209,50 +224,27 @@ def unpack(packed: Packed, kinds: Mapping[str, type], *, trusted: Iterable[str] 
 
 
 def _dtype(text: str, kinds: str) -> np.dtype[Any]:
-    dtype = np.dtype(text)
-    if dtype.kind not in kinds:
-        raise ModelFileError(f"{text[:20]} is not what is said of an array there")
+    dtype = np.dtype(text) if len(text) < 40 else np.dtype(object)
+    if dtype.kind not in kinds or (dtype.kind in "fiub" and dtype.itemsize > 8):
+        raise ModelFileError(f"{text[:20]!r} is no type that a model file can hold there")
     return dtype
 
 
-def _build(kind: type, parts: dict[str, Any]) -> Any:
-    if hasattr(kind, "_fields") or is_dataclass(kind):
-        return kind(**parts)
-    result: Any = object.__new__(kind)
-    result.__dict__.update(parts)
-    return result
-
-
-def _schema(data: bytes) -> tuple[Any, set[str]]:
-    """What skops says is inside, and the types among it that it does not trust by itself."""
-    import skops.io
-
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        entries = archive.infolist()
-        # As skops writes it nothing is compressed, so that what is unpacked is no larger than the file.
-        size = sum(entry.file_size for entry in entries)
-        if size > len(data) or any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
-            raise ModelFileError("an estimator inside it is compressed, which tightset never does; it is not opened")
-        return json.loads(archive.read("schema.json")), set(skops.io.get_untrusted_types(data=data))
+def _shaped(array: np.ndarray, shape: list[Any]) -> np.ndarray:
+    if not all(type(size) is int and size >= 0 for size in shape) or prod(shape) != len(array):
+        raise ModelFileError(f"{len(array)} values do not have the shape {str(shape)[:40]}")
+    return array.reshape(shape)
 
 
 def _from_skops(data: bytes, trusted: Iterable[str], where: str) -> Any:
-    import skops.io
-
     try:
-        schema, untrusted = _schema(data)
-        unknown = unknown_types(schema, untrusted, trusted)
-        if unknown:
-            raise ModelFileError(
-                f"opening {where} would build {', '.join(unknown)}, which tightset does not know as harmless; if you "
-                f"trust where it comes from: tightset.load(path, trusted={unknown})"
-            )
-        built = skops.io.loads(data, trusted=sorted(untrusted))
-        check_pointers(built)
-    except ModelFileError:
-        raise
+        return build(data, trusted)
+    except UntrustedError as error:
+        raise ModelFileError(
+            f"opening {where} would build {error}, which tightset does not know as harmless; if you trust where it "
+            f"comes from: tightset.load(path, trusted={error.names})"
+        ) from None
     except ImportError as error:
         raise ModelFileError(f"{where} needs a package that is not installed: {error}") from error
     except Exception as error:
         raise ModelFileError(f"{where} holds an estimator that cannot be built: {error}") from error
-    return built

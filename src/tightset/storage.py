@@ -23,11 +23,21 @@ import numpy as np
 from tightset.icp import Calibration, rank
 from tightset.packing import ModelFileError, Packed, pack
 
-__all__ = ["FORMAT", "Opened", "describe", "open_model", "save_model", "written_whole"]
+__all__ = ["FORMAT", "Opened", "check_said", "describe", "open_model", "save_model", "written_whole"]
 
 FORMAT = 1
 _ENTRY = "tightset"
 _ZEROS = "0" * 64
+
+
+# What other programs read in the header, and what of it must be there in some form.
+_HEADER: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("tightset", "kind", "written", "target"), str),
+    **dict.fromkeys(("versions", "about", "left_out"), dict),
+    **dict.fromkeys(("classes", "levels", "calibration", "nodes"), list),
+    "columns": (int, list),
+    "dtypes": (str, list, type(None)),
+}
 
 
 class Opened(NamedTuple):
@@ -98,7 +108,6 @@ def save_model(model: Any, path: Any, *, says: Mapping[str, Any], trusted: Seque
 
 def open_model(path: Any) -> Opened:
     """Read a model file and see that it is whole, and of a format that is known."""
-    from safetensors import SafetensorError
     from safetensors.numpy import load
 
     path = Path(path)
@@ -109,7 +118,7 @@ def open_model(path: Any) -> Opened:
         version, digest = about["format"], about["sha256"]
     except (ValueError, KeyError, TypeError, RecursionError):
         raise ModelFileError(f"{path} {_what_it_is(data)}") from None
-    if not isinstance(version, int) or version < 1:
+    if type(version) is not int or version < 1:
         raise ModelFileError(f"{path} has no format number that is known; it is not a tightset model")
     if version > FORMAT:
         raise ModelFileError(
@@ -121,10 +130,13 @@ def open_model(path: Any) -> Opened:
     whole.update(memoryview(data)[start:])
     if whole.hexdigest() != digest:
         raise ModelFileError(f"{path} is cut short, or its bytes were altered: its checksum does not agree")
+    for name, forms in _HEADER.items():
+        if name in about and not isinstance(about[name], forms):
+            raise ModelFileError(f"{path} is damaged: {name!r} in its header is {str(about[name])[:40]!r}")
     try:
         return Opened(about, Packed(about["root"], about["nodes"], load(data)))
-    except (SafetensorError, KeyError, ValueError) as error:
-        raise ModelFileError(f"{path} is damaged: {error}") from None
+    except Exception as error:
+        raise ModelFileError(f"{path} is damaged: {error}") from error
 
 
 def describe(model: Any) -> dict[str, Any]:
@@ -133,7 +145,7 @@ def describe(model: Any) -> dict[str, Any]:
     return {
         "classes": np.asarray(model.classes_).astype(str).tolist(),
         "dtype_of_classes": str(model.classes_.dtype),
-        "columns": model.n_features_in_ if names is None else [str(name) for name in names],
+        "columns": getattr(model, "n_features_in_", 1) if names is None else [str(name) for name in names],
         "dtypes": model._dtypes,
         "levels": [float(level) for level in model.levels_],
         "calibration": [
@@ -143,6 +155,14 @@ def describe(model: Any) -> dict[str, Any]:
             for category in _ranks(fold.calibrations[min(at, len(fold.calibrations) - 1)], level)
         ],
     }
+
+
+def check_said(about: Mapping[str, Any], model: Any) -> None:
+    """Raise ModelFileError if the header says other classes, levels or ranks than the model has."""
+    own = describe(getattr(model, "predictor", model))
+    for name in ("classes", "levels", "calibration"):
+        if about.get(name) != own[name]:
+            raise ModelFileError(f"its header says {name} that the model inside does not have")
 
 
 def _ranks(calibration: Calibration, level: Any) -> list[dict[str, Any]]:
