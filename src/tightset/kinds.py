@@ -155,7 +155,8 @@ def _check_table(model: TablePredictor) -> None:
     encoding = model.encoding
     _must(isinstance(encoding, Encoding), "TablePredictor.encoding must be an Encoding")
     _must(isinstance(model.target, str) and isinstance(model.about, dict), "TablePredictor.target must be a name")
-    _must(_is(model.merged, dict[str, str]) and _is(model.dropped, list[str]), "TablePredictor.merged must be names")
+    merged, dropped = vars(model).get("merged", {}), vars(model).get("dropped", [])
+    _must(_is(merged, dict[str, str]) and _is(dropped, list[str]), "TablePredictor.merged must be names")
     _must(encoding.dtype in ("float32", "float64"), "Encoding.dtype must be float32 or float64")
     names = [column.name for column in encoding.columns]
     _must(names and len(set(names)) == len(names), "Encoding.columns must have a name each")
