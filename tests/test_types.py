@@ -201,6 +201,17 @@ def test_tables_of_any_type_give_the_same_sets():
         np.testing.assert_array_equal(other.predict_set(new), expected)
 
 
+@pytest.mark.parametrize("first", ["float32", "float64"])
+@pytest.mark.parametrize("second", ["float16", "float32", "float64"])
+def test_a_number_of_a_table_is_what_is_written(first, second):
+    """0.1 in float32 is not 0.1 in float64, but in a file both are written 0.1."""
+    (X, y), (X_new, _) = rows(0, 400, UNEVEN), rows(1, 60, UNEVEN)
+    frame, new = (pd.DataFrame(some, columns=["a", "b"]) for some in (X, X_new))
+    expected = fit_table(frame.assign(label=y), "label", plain()).predict_p(new)
+    model = fit_table(frame.astype(first).assign(label=y), "label", plain())
+    np.testing.assert_array_equal(model.predict_p(new.astype(second)), expected)
+
+
 def test_a_frozen_classifier_is_asked_in_the_type_of_calibration():
     X, y = rows(0, 400, UNEVEN)
     model = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)

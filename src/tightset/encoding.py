@@ -161,6 +161,8 @@ def as_numbers(values: Any, name: str) -> np.ndarray:
 
     if values.dtype.kind in "fiu":
         x = values.to_numpy(dtype=np.float64, na_value=np.nan)
+        if values.dtype.kind == "f" and values.dtype.itemsize < 8:
+            x = _as_written(x, f"float{8 * values.dtype.itemsize}")
     else:
         x = pd.to_numeric(values.where(~values.map(lambda v: isinstance(v, bool)), "truth"), errors="coerce")
         bad = x.isna() & values.notna()
@@ -175,6 +177,18 @@ def as_numbers(values: Any, name: str) -> np.ndarray:
         row = int(values.index[np.isinf(x).argmax()]) + 1
         raise TableError(f"the column {name!r} has an infinite value in row {row}: mend it, or leave the cell empty")
     return np.asarray(x)
+
+
+def _as_written(x: np.ndarray, coarse: str) -> np.ndarray:
+    """Numbers of a coarser type as people write them: 0.1 in float32 is 0.1, as it would be in a file of texts.
+
+    So a table ties with itself, whether it comes as CSV, as Parquet, or as a frame of either type.
+
+    >>> _as_written(np.array([np.float32(0.1), np.nan], dtype=float), "float32")
+    array([0.1, nan])
+    """
+    distinct, at = np.unique(x, return_inverse=True)
+    return np.asarray(distinct.astype(coarse).astype(str).astype(np.float64)[at])
 
 
 def _listed(names: Collection[Any], most: int = 5) -> str:
