@@ -79,7 +79,7 @@ def assert_same(clf, T, *, p_may_differ=0, **levels):
         assert ours.dtype == np.float64
         assert np.any(ours.astype(theirs.dtype) != theirs, axis=1).sum() <= p_may_differ
     for ours, at in zip(of["scores"], measures, strict=False):
-        theirs = clf._scores(clf.folds_[0].models[at], T, {})
+        theirs = clf._scores(clf.folds_[0].models[at], T, {}, range(len(T)))
         close = 1e-12 if theirs.dtype == np.float64 else 1e-5
         np.testing.assert_allclose(ours, theirs, rtol=close, atol=close * np.abs(theirs).max())
 

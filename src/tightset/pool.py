@@ -90,15 +90,19 @@ class Found(NamedTuple):
         if not accepted:
             return (
                 f"nothing was gained for sure, so {fallback} is used as it is ({name}: {baseline:.3g} {unit} "
-                f"on training rows held out; the best combination was {100 * gain:.1f} % smaller, {interval})."
+                f"on training rows held out; the best combination was {_smaller(gain)}, {interval})."
             )
         members, tried = int(self.table["chosen"].sum()), len(self.table["chosen"])
-        how = f"{100 * gain:.1f} % smaller ({interval})" if low > 0 else f"not clearly different ({interval} smaller)"
+        how = f"{_smaller(gain)} ({interval})" if low > 0 else f"not clearly different ({interval} smaller)"
         return (
             f"{ours:.3g} {unit} on training rows held out, against {baseline:.3g} of {name}: {how}. "
             f"{members} of {tried} candidates {'were combined' if members > 1 else 'was chosen'} on those same rows, "
             f"which makes the figure a little too good."
         )
+
+
+def _smaller(gain: float) -> str:
+    return f"{100 * gain:.1f} % smaller" if gain >= 0.0005 else "no smaller"
 
 
 class Judged(NamedTuple):

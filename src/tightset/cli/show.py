@@ -70,7 +70,7 @@ def show(
 
 def show_comparison(title: str, name: str, rows: Sequence[Comparison]) -> None:
     """Baseline beside SCPO, a level a line."""
-    change = "change at equal\ncoverage"
+    change = "change at\nequal cov."
     columns = ("level", f"{name}\ncoverage", "\nsize", "SCPO\ncoverage", "\nsize", change, "95 % interval", "p")
     show(
         title,
