@@ -17,7 +17,7 @@ SOURCE = Path(tightset.__file__).parent
 ORDER = [
     "arrays", "inefficiency", "threads", "distributed", "rows", "measures", "objective", "fused", "surrogate", "optimise",
     "lbfgs", "icp", "scores", "metrics", "intervals", "columns", "models", "progress", "bases", "boosting", "grid", "paths",
-    "choice", "pool", "refine", "search", "stacking", "checking", "pieces", "trust", "boosters", "compiled", "archives",
+    "choice", "pool", "refine", "search", "stacking", "checking", "pieces", "trust", "boosters", "treenodes", "compiled", "archives",
     "packing", "storage", "notebook",
     "predicting", "predictor", "classifier", "scpo", "plots", "files", "encoding", "tables",
     "kinds", "loading", "export", "comparing", "predictions", "explaining",
