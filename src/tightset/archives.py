@@ -89,8 +89,12 @@ def _sound(data: bytes, schema: Any, trusted: set[str]) -> bytes:
         made: dict[str, bytes] = {}
         changed = False
         for node in nodes:
-            if _type_of(node) in {_LIGHTGBM, _XGBOOST} - trusted and node["__loader__"] == "ObjectNode":
-                _renew(node, archive, made)
+            name = _type_of(node)
+            if name in {_LIGHTGBM, _XGBOOST} - trusted and node["__loader__"] == "ObjectNode":
+                try:
+                    _renew(node, archive, made)
+                except ValueError as error:
+                    raise ValueError(f"{error}; if you trust where it comes from: trusted=[{name!r}]") from error
                 changed = True
         return _rewritten(archive, schema, made) if changed else data
 

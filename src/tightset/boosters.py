@@ -37,7 +37,7 @@ _XGBOOST_OF_NODES = ("base_weights", "loss_changes", "sum_hessian", "split_condi
 
 def _must(holds: Any, what: str) -> None:
     if not holds:
-        raise ValueError(f"a booster is not what its library writes: {what}")
+        raise ValueError(f"a booster does not pass the check: {what}")
 
 
 # ---- LightGBM -----------------------------------------------------------------------------------------------------

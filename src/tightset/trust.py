@@ -34,6 +34,7 @@ _HARMLESS: dict[str, frozenset[str]] = {
             "scipy.interpolate._bsplines.BSpline",
             "sklearn.calibration._CalibratedClassifier",
             "sklearn.calibration._SigmoidCalibration",
+            "sklearn.calibration._TemperatureScaling",
             "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
             "sklearn.metrics._dist_metrics.EuclideanDistance64",
             "sklearn.metrics._dist_metrics.ManhattanDistance64",
