@@ -8,7 +8,7 @@ On each set of rows a part trains, a part tests as a user would (`compare`), and
 The recount on the last part has code of its own: sizes of sets as `predict_set` gives them, and the baseline's p-values
 cut where its coverage is the same. A claim agrees if the two differ by no more than their 95 % intervals allow.
 
-    python claims/run.py [--table FILE.csv:TARGET ...] [--quick]
+    python claims/gains.py [--table FILE.csv:TARGET ...] [--quick]
 """
 
 from __future__ import annotations
