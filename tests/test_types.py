@@ -241,8 +241,8 @@ def test_rows_are_cast_only_where_nothing_is_lost():
 
 def test_slack_is_what_rounding_moves_rows_that_tie():
     scores, moved = np.array([0.5] * 30 + [0.9]), np.array([0.5 + 1e-8] * 30 + [0.1])
-    assert 1e-8 <= slack_of(scores, moved) < 1.1e-8
-    assert slack_of(np.arange(40.0), np.arange(40.0)) == 0
+    assert 1e-8 <= slack_of(scores, moved, scores == 0.5) < 1.1e-8
+    assert slack_of(np.arange(40.0), np.arange(40.0), np.zeros(40, dtype=bool)) == 0
 
 
 def test_continuous_rows_are_not_made_larger_by_a_coarser_type():

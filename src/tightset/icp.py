@@ -88,7 +88,8 @@ class Calibration:
     """Calibration scores of the own labels by category, sorted when all of them are needed for the first time.
 
     ``slacks`` has, for types of rows that are coarser than those of calibration, within which distance scores count
-    as equal (see `rowtypes`); `widened` counts so.
+    as equal (see `rowtypes`), and under ``"alone"`` by how much a row may score otherwise than in a batch; `widened`
+    counts so.
 
     >>> scores, y = np.array([[3.0, 1.0], [2.0, 5.0], [4.0, 0.0]]), np.array([0, 1, 0])
     >>> icp = Calibration.of(scores, y)
@@ -166,7 +167,7 @@ class Calibration:
 
     def widened(self, coarse: str | None) -> Self:
         """The same for rows of a coarser type: a score ties with all calibration scores within the slack of it."""
-        slack = self.slacks.get(coarse, 0.0) if coarse else 0.0
+        slack = self.slacks.get("alone", 0.0) + (self.slacks.get(coarse, 0.0) if coarse else 0.0)
         if not slack:
             return self
         result = copy(self)

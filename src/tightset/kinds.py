@@ -129,7 +129,7 @@ def _calibration(parts: dict[str, Any]) -> Calibration:
         _floats(scores, "Calibration.alphas", None, finite=False)
     result = Calibration(dict(alphas or {}), by_label=bool(by_label), by_group=bool(by_group))
     slacks, mark = parts.get("slacks", {}), parts.get("mark", 0)
-    right = _is(slacks, dict[str, float]) and set(slacks) <= set(COARSE)
+    right = _is(slacks, dict[str, float]) and set(slacks) <= {*COARSE, "alone"}
     _must(right and all(0 <= slack < np.inf for slack in slacks.values()), "Calibration.slacks must be distances")
     _must(_is(mark, int) and 0 <= mark < 2**63, "Calibration.mark must be a whole number")
     result.slacks, result.mark = slacks, mark

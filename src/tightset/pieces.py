@@ -24,6 +24,7 @@ from tightset.arrays import settle
 from tightset.distributed import Partitions
 from tightset.hashing import hash_uniform
 from tightset.icp import Calibration
+from tightset.rowtypes import COARSE, held_by_float32
 
 __all__ = [
     "CALIBRATED",
@@ -80,8 +81,13 @@ class ScoredRows:
         groups: np.ndarray | None,
         seed: int | None,
         positions: Any,
+        coarse: str | np.ndarray | None = None,
     ) -> None:
-        self._scored = folds, scores
+        # Where only some rows are coarse, all are counted both ways, and each takes its own.
+        some = isinstance(coarse, np.ndarray)
+        self._coarse: np.ndarray | None = coarse[:, None] if isinstance(coarse, np.ndarray) else None
+        self._scored = [fold.widened(None if some else str(coarse)) for fold in folds], scores
+        self._wide = [fold.widened(COARSE[0]) for fold in folds], scores
         # What was drawn for calibration is part of the seed: a user's seed, used again, must not bring the same luck.
         smoothing = None if seed is None else hash_uniform(scores[0], seed ^ folds[0].mark, positions)
         self._how: dict[str, Any] = {"groups": groups, "smoothing": smoothing}
@@ -89,11 +95,15 @@ class ScoredRows:
     @cached_property
     def p(self) -> np.ndarray:
         """p-values ``(rows, C)``."""
-        return icp.p_values(*self._scored, **self._how)
+        return self._each(lambda scored: icp.p_values(*scored, **self._how))
 
     def sets(self, confidence: Any, *, allow_empty: bool) -> np.ndarray:
         """Sets ``(rows, C)``."""
-        return icp.sets(*self._scored, confidence, **self._how, allow_empty=allow_empty)
+        return self._each(lambda scored: icp.sets(*scored, confidence, **self._how, allow_empty=allow_empty))
+
+    def _each(self, count: Callable[[Any], np.ndarray]) -> np.ndarray:
+        found = count(self._scored)
+        return found if self._coarse is None else np.where(self._coarse, count(self._wide), found)
 
     def most_conforming(self) -> np.ndarray:
         """The index of the most conforming label of each row."""
@@ -177,6 +187,7 @@ def scored(
     folds = predictor.folds_
     positions = range(X.shape[0]) if positions is None else positions
     for rows, some in pieces(X, len(predictor.classes_)):
+        held = held_by_float32(some)
         some = predictor._in_trained_types(some)  # noqa: PLW2901
         some_groups = None if groups is None else groups[rows]
         shared: list[dict[int, np.ndarray]] = [{} for _ in folds]
@@ -189,8 +200,13 @@ def scored(
         }
         found = {}
         for _, at, seed, coarse in asked:
-            calibrations = [fold.calibrations[at].widened(coarse) for fold in folds]
-            found[at, seed] = ScoredRows(calibrations, scores[at], some_groups, seed, positions[rows])
+            calibrations = [fold.calibrations[at] for fold in folds]
+            by_row = None
+            if coarse is None and any(one.slacks.get(COARSE[0]) for one in calibrations):
+                by_row = held if held.any() else None
+            found[at, seed] = ScoredRows(
+                calibrations, scores[at], some_groups, seed, positions[rows], coarse if by_row is None else by_row
+            )
         yield rows, [found[one.model, one.seed] for one in asked]
 
 

@@ -46,6 +46,7 @@ __all__ = ["CalibrationRows", "ConformalPredictor"]
 
 
 _ROWS_FOR_SLACK = 1000
+_ROWS_ALONE = 8
 CalibrationRows = tuple[Any, np.ndarray, np.ndarray | None]  # rows, labels, groups
 
 
@@ -215,15 +216,31 @@ class ConformalPredictor(Predicting, ClassifierMixin, BaseEstimator):
         found: list[dict[str, float]] = [{} for _ in models]
         if self._is_randomised():  # nothing ties
             return found
-        some = np.arange(min(len(y), _ROWS_FOR_SLACK))
+        # A row of each score that there is, as far as possible: those are what new rows may tie with.
+        _, first, count = np.unique(own[0].scores, return_index=True, return_counts=True)
+        some = first[np.argsort(-count, kind="stable")][:_ROWS_FOR_SLACK]
+        commonest = some[: min(_ROWS_ALONE, int((count > 1).sum()))]
+        some = np.sort(some)
         rows = take(X, some)
         rows = rows.gather() if isinstance(rows, Partitions) else rows
         for coarse in COARSE:
-            if coarser_than(coarse, self._calibrated_types) is None or (rough := rounded(rows, coarse)) is None:
+            if coarser_than(coarse, self._calibrated_types) is None:
                 continue
-            moved = pieces.own_scores(self, models, rough, y[some])
-            for slacks, before, after in zip(found, own, moved, strict=True):
-                slacks[coarse] = slack_of(before.scores[some], after.scores)
+            for every in (None, slice(0, None, 2), slice(1, None, 2)):  # frames may be coarse in some columns only
+                rough = rounded(rows, coarse, every)
+                if rough is None:
+                    continue
+                moved = pieces.own_scores(self, models, rough, y[some])
+                for slacks, before, after in zip(found, own, moved, strict=True):
+                    slack = slack_of(before.scores[some], after.scores, np.isin(some, first[count > 1]))
+                    slacks[coarse] = max(slacks.get(coarse, 0.0), slack)
+        for at in commonest:  # products are rounded otherwise in a batch, by more than `settle` can know
+            row = take(rows, np.searchsorted(some, [at]))
+            alone = pieces.own_scores(self, models, row, y[[at]])
+            for slacks, before, after in zip(found, own, alone, strict=True):
+                moved_by = abs(float(before.scores[at]) - float(after.scores[0]))
+                if np.isfinite(moved_by) and moved_by > slacks.get("alone", 0.0):
+                    slacks["alone"] = 2 * moved_by
         return found
 
     def _is_randomised(self) -> bool:

@@ -6,7 +6,8 @@ For discrete columns, where new rows are copies of calibration rows, that breaks
 1. rows are computed in the types of training, whatever they come in;
 2. rows that are finer than the calibration rows were are rounded to their types first;
 3. for rows that are coarser, scores count as equal to calibration scores within a ``slack``: by how much rounding to
-   that type moves the scores of calibration rows (see `slack_of`).
+   that type moves the scores of calibration rows (see `slack_of`). A row is coarse by its type, or if float32 holds all
+   of its numbers: lists, objects and tensors do not say what type they once were.
 
 Conventions
 -----------
@@ -27,6 +28,7 @@ __all__ = [
     "coarser_than",
     "conform",
     "dtypes_of",
+    "held_by_float32",
     "plain_numbers",
     "rounded",
     "rounded_to",
@@ -157,7 +159,7 @@ def _cast(X: Any, wanted: Any, bound: Any) -> Any:
     with np.errstate(invalid="ignore"):
         whole = X.astype(wanted)
     same = (whole != X).nnz == 0 if sparse.issparse(X) else np.array_equal(whole, X)
-    return whole if same else X
+    return whole if same else X.astype(np.float64)  # in which scikit-learn computes whole numbers, too
 
 
 def _rounded(X: Any, dtype: Any) -> Any:
@@ -203,13 +205,42 @@ def _replaced(X: Any, columns: dict[int, np.ndarray]) -> Any:
     return X.with_columns(pl.Series(X.columns[j], values) for j, values in columns.items())
 
 
-def rounded(X: Any, coarse: str) -> Any:
-    """Rows whose numbers are those that a coarser type holds; None if all of them are already."""
+def held_by_float32(X: Any) -> np.ndarray:
+    """Which rows ``(n,)`` have only numbers that float32 holds; what is no number does not count.
+
+    >>> held_by_float32(np.array([[0.5, 1.0], [0.1, 1.0], [np.float32(0.1), np.nan]]))
+    array([ True, False,  True])
+    """
+    if sparse.issparse(X):
+        outside = X.astype(np.float64)
+        outside.data = (_rounded(X.data, np.float32) != X.data).astype(np.float64)
+        return np.asarray(outside.sum(axis=1)).ravel() == 0
+    if not hasattr(X, "columns"):
+        columns = [X] if X.dtype.kind in "fiu" else _columns_of_objects(X)
+    else:
+        numbers = [_number(name) for name in dtypes_of(X) or []]
+        columns = [_values(X, j)[:, None] for j, own in enumerate(numbers) if own is not None and own.kind != "b"]
+    held = np.ones(X.shape[0], dtype=bool)
+    for column in columns:
+        held &= ((_rounded(column, np.float32) == column) | (column != column)).all(axis=1)
+    return held
+
+
+def _columns_of_objects(X: Any) -> list[np.ndarray]:
+    try:
+        return [np.asarray(X, dtype=np.float64).reshape(len(X), -1)]
+    except (TypeError, ValueError):
+        return []
+
+
+def rounded(X: Any, coarse: str, every: slice | None = None) -> Any:
+    """Rows whose numbers are those that a coarser type holds, in ``every`` column that is named; None if none changes."""
     dtype = np.dtype(coarse)
+    places = range(X.shape[1])[every or slice(None)] if len(X.shape) == 2 else range(0)
     if hasattr(X, "columns"):
         changed = {}
         for j, name in enumerate(dtypes_of(X) or []):
-            if (own := _number(name)) is not None and own.kind != "b":
+            if j in places and (own := _number(name)) is not None and own.kind != "b":
                 before = _values(X, j)
                 after = _rounded(before, dtype).astype(np.float64)
                 if not np.array_equal(before, after, equal_nan=True):
@@ -218,20 +249,23 @@ def rounded(X: Any, coarse: str) -> Any:
     if _number(str(getattr(X, "dtype", "object"))) is None:
         return None
     after = _rounded(X, dtype).astype(np.float64)
+    if every is not None:
+        if sparse.issparse(X):
+            return None
+        after = np.where(np.isin(np.arange(X.shape[1]), list(places)), after, X)
     before, now = (X.data, after.data) if sparse.issparse(X) else (X, after)
     return None if np.array_equal(before, now, equal_nan=True) else after
 
 
-def slack_of(scores: np.ndarray, of_rounded: np.ndarray) -> float:
+def slack_of(scores: np.ndarray, of_rounded: np.ndarray, ties: np.ndarray) -> float:
     """By how much rounding moves scores ``(n,)``: of all that tie, for ties are what it must not break, and of most.
 
     (Of a row whose scores are its own, rounding may lead a tree to another leaf, far away; nothing ties with it.)
 
-    >>> round(slack_of(np.array([1.0, 1.0, 3.0]), np.array([1.5, 1.5, 9.0])), 3)
+    >>> round(slack_of(np.array([1.0, 1.0, 3.0]), np.array([1.5, 1.5, 9.0]), np.array([True, True, False])), 3)
     0.5
     """
     with np.errstate(invalid="ignore"):
         moved = np.nan_to_num(np.abs(scores.astype(np.float64) - of_rounded), nan=0.0, posinf=0.0)
-    _, code, count = np.unique(scores, return_inverse=True, return_counts=True)
-    slack = max(float(moved[count[code] > 1].max(initial=0.0)), float(np.quantile(moved, _FEW, method="lower")))
+    slack = max(float(moved[ties].max(initial=0.0)), float(np.quantile(moved, _FEW, method="lower")))
     return slack * (1 + 2.0**-20)  # a sum is rounded, too
