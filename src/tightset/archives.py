@@ -20,6 +20,9 @@ from tightset.trust import unknown_types
 
 __all__ = ["UntrustedError", "build", "untrusted_types"]
 
+_KEYS = {*(f"builtins.{name}" for name in ("str", "int", "float", "bool", "bytes")), "builtins.NoneType"} | {
+    f"numpy.{name}" for name in ("int32", "int64", "float64", "str_", "bool", "bool_")
+}
 _LIGHTGBM, _XGBOOST = "lightgbm.basic.Booster", "xgboost.core.Booster"
 
 
@@ -53,6 +56,7 @@ def build(data: bytes, trusted: Iterable[str]) -> Any:
 def _schema(data: bytes) -> tuple[Any, set[str]]:
     """What skops says is inside, and the types among it that it does not trust by itself."""
     import skops.io
+    from skops.io._protocol import PROTOCOL
 
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         entries = archive.infolist()
@@ -62,7 +66,10 @@ def _schema(data: bytes) -> tuple[Any, set[str]]:
             raise ValueError("it is compressed, which tightset never does")
         if len({entry.filename for entry in entries}) < len(entries):
             raise ValueError("two of its parts have one name")
-        return json.loads(archive.read("schema.json")), set(skops.io.get_untrusted_types(data=data))
+        schema = json.loads(archive.read("schema.json"))
+        if schema.get("protocol") != PROTOCOL:  # under others skops reads other fields than those looked at here
+            raise ValueError(f"it is written in protocol {schema.get('protocol')} of skops, and not in {PROTOCOL}")
+        return schema, set(skops.io.get_untrusted_types(data=data))
 
 
 def _nodes(schema: Any) -> Iterator[dict[str, Any]]:
@@ -84,10 +91,12 @@ def _type_of(node: dict[str, Any]) -> str:
 def _sound(data: bytes, schema: Any, trusted: set[str]) -> bytes:
     """The same archive, with the sizes of trees checked and boosters made anew."""
     nodes = list(_nodes(schema))
+    for node in nodes:
+        if "key_types" in node:
+            _plain_keys(node)
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         _check_sizes(nodes, archive)
         made: dict[str, bytes] = {}
-        changed = False
         for node in nodes:
             name = _type_of(node)
             if name in {_LIGHTGBM, _XGBOOST} - trusted and node["__loader__"] == "ObjectNode":
@@ -95,8 +104,19 @@ def _sound(data: bytes, schema: Any, trusted: set[str]) -> bytes:
                     _renew(node, archive, made)
                 except ValueError as error:
                     raise ValueError(f"{error}; if you trust where it comes from: trusted=[{name!r}]") from error
-                changed = True
-        return _rewritten(archive, schema, made) if changed else data
+        return _rewritten(archive, schema, made)
+
+
+def _plain_keys(node: dict[str, Any]) -> None:
+    """Keys of a dict are what they say: skops calls what the file names as their type, and may so make other keys."""
+    types = node["key_types"]
+    plain = isinstance(types, dict) and types.get("__loader__") == "ListNode"
+    kinds = types.get("content", []) if plain else []
+    plain = plain and len(kinds) == len(node["content"])
+    if not (plain and all(one.get("__loader__") == "TypeNode" and _type_of(one) in _KEYS for one in kinds)):
+        raise ValueError("a dict has keys of a type that is none")
+    for one in (types, *kinds):  # lest skops takes another part of the file in its place
+        one.pop("__id__", None)
 
 
 def _renew(node: dict[str, Any], archive: zipfile.ZipFile, made: dict[str, bytes]) -> None:

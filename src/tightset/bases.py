@@ -90,7 +90,8 @@ def copy_input_tags(tags: Any, estimator: Any) -> None:
 
 def check_any_rows(owner: Any, X: Any, *, reset: bool) -> Any:
     """Rows for a classifier that decides itself what rows are: frames, missing values, texts pass untouched."""
-    X = X if hasattr(X, "shape") else np.asarray(X)
+    if not (sparse.issparse(X) or hasattr(X, "columns") or (hasattr(X, "shape") and hasattr(X, "iloc"))):
+        X = np.asarray(X)
     if len(X.shape) == 1 and getattr(X, "dtype", None) is not None and X.dtype.kind in "OUT" and len(X):
         return X  # texts, for an estimator that reads them
     if len(X.shape) != 2:

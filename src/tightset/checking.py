@@ -174,6 +174,10 @@ def check_weight(sample_weight: Any, n: int) -> np.ndarray | None:
     """Weights ``(n,)`` that are finite, not negative and not all zero, or None."""
     if sample_weight is None:
         return None
+    if np.ma.is_masked(sample_weight):
+        raise ValueError(
+            "sample_weight is a masked array in which weights are masked: fill them, with 0 to leave rows out"
+        )
     given = np.asarray(sample_weight)
     try:
         weight = given.astype(np.float64, casting="unsafe" if given.dtype == object else "same_kind")
@@ -201,12 +205,41 @@ def sound_rows(X: Any) -> Any:
                 "X.filled(value), with NaN if the estimator takes missing values"
             )
         return X.data
-    if sparse.issparse(X) and X.format in ("csr", "csc", "bsr"):
+    if isinstance(X, np.ndarray) and X.dtype.kind in "mM" and np.isnat(X).any():
+        raise ValueError("X has dates or times that are missing (NaT): leave those rows out, or fill them")
+    if sparse.issparse(X):
         try:
-            X.check_format(full_check=True)
-        except ValueError as error:
+            _check_sparse(X)
+        except (ValueError, IndexError, TypeError) as error:
             raise ValueError(f"X is a sparse matrix that is damaged: {error}") from None
     return X
+
+
+def _check_sparse(X: Any) -> None:
+    """Raise if an index lies outside the matrix, which compiled code would follow."""
+    rows, columns = X.shape
+    if X.format in ("csr", "csc", "bsr"):
+        X.check_format(full_check=True)
+        return
+    if X.format == "coo":
+        at = [(X.row, rows), (X.col, columns)]
+        lengths = {len(X.row), len(X.col), len(X.data)}
+    elif X.format == "lil":
+        none = [np.zeros(0, dtype=np.int64)]
+        at = [(np.concatenate(none + [np.asarray(row, dtype=np.int64) for row in X.rows]), columns)]
+        lengths = {rows, len(X.rows), len(X.data)}
+        if any(len(row) != len(own) for row, own in zip(X.rows, X.data, strict=False)):
+            raise ValueError("a row has more indices than values, or fewer")
+    elif X.format == "dok":
+        keys = np.array(list(X.keys()), dtype=np.int64).reshape(-1, 2)
+        at, lengths = [(keys[:, 0], rows), (keys[:, 1], columns)], {0}
+    else:
+        at, lengths = [(np.abs(X.offsets), max(rows, columns))], {0}
+    if len(lengths) > 1:
+        raise ValueError("its arrays differ in length")
+    for index, size in at:
+        if len(index) and not (np.min(index) >= 0 and np.max(index) < size):
+            raise ValueError(f"an index is outside of {size}")
 
 
 def check_folds(folds: Iterable[Any], n: int) -> list[tuple[np.ndarray, np.ndarray]]:

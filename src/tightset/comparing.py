@@ -31,6 +31,7 @@ __all__ = [
 ]
 
 _AROUND = (4.0, 2.5, 1.8, 1.4, 1.15, 1.0, 0.87, 0.75, 0.6, 0.4, 0.2, 0.05)  # times the error rate asked for
+_FAR = (0.02, 0.1, 0.2, 0.35, 0.5, 0.65)  # and lower levels, for rows that are covered far less than was asked
 _RESAMPLES = 400
 _AT_ONCE = 2**22  # weights of resampled rows
 
@@ -38,7 +39,8 @@ _AT_ONCE = 2**22  # weights of resampled rows
 class Change(NamedTuple):
     """How much smaller (below 0) or larger ours are than the baseline's at equal coverage, as a share of the latter.
 
-    With its 95 % interval and the p-value of no change, both by the bootstrap over rows.
+    With its 95 % interval and the p-value of no change, both by the bootstrap over rows. NaN where no sets of the
+    baseline cover about as many rows as ours do.
     """
 
     change: float
@@ -65,11 +67,12 @@ class Comparison(NamedTuple):
 def levels_around(confidences: Sequence[Any]) -> list[list[float]]:
     """For each level those around it, rising, among which a curve of size against coverage is drawn.
 
-    >>> [round(level, 3) for level in levels_around([0.9])[0]][:3]
-    [0.6, 0.75, 0.82]
+    >>> [round(level, 3) for level in levels_around([0.9])[0]][4:8]
+    [0.5, 0.6, 0.75, 0.82]
     """
     errors = [float(significance(level)) for level in confidences]
-    return [[round(1 - times * eps, 12) for times in _AROUND if times * eps < 0.999] for eps in errors]
+    around = [[round(1 - times * eps, 12) for times in _AROUND if times * eps < 0.99] for eps in errors]
+    return [[*(level for level in _FAR if level < some[0]), *some] for some in around]
 
 
 def at_equal_coverage(
@@ -105,6 +108,11 @@ def at_equal_coverage(
             found[at] = own_size / max(other, 1e-9) - 1
         return found
 
+    coverage = covered.mean()
+    lowest, highest = their_covered.mean(axis=1)[[0, -1]]
+    by_chance = 2 * np.sqrt(max(coverage * (1 - coverage), 1 / n) / n)
+    if not lowest - by_chance <= coverage <= highest + by_chance:
+        return Change(*[float("nan")] * 4)  # the baseline has no sets that cover as much, or as little
     step = max(1, _AT_ONCE // len(rows))
     drawn = [min(step, _RESAMPLES - start) for start in range(0, _RESAMPLES, step)]
     change = float(changes(rows[None].astype(float))[0])
@@ -205,6 +213,7 @@ def verdict(rows: Sequence[Comparison]) -> str:
         "smaller at": [row for row in rows if row.high < 0],
         "larger at": [row for row in rows if row.low > 0],
         "not clearly different at": [row for row in rows if row.low <= 0 <= row.high],
+        "not to be compared, their coverage being too different, at": [row for row in rows if row.change != row.change],
     }
     said = [f"{how} {', '.join(f'{row.confidence:g}' for row in some)}" for how, some in levels.items() if some]
     return f"At equal coverage, SCPO's sets are {', '.join(said)}."

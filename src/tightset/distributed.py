@@ -203,6 +203,8 @@ def _calls(
 def _call(shared: tuple[Any, ...], part: Any, own: tuple[Any, tuple[Any, ...]]) -> Any:
     """What a worker does with a partition."""
     (prepare, function, arguments), (bits, vectors) = shared, own
+    if np.ma.is_masked(part):
+        raise ValueError("X is a masked array in which values are masked: fill them before")
     if bits is not None:
         rows = _rows_of(bits, part.shape[0])
         part = part.iloc[rows] if hasattr(part, "iloc") else part[rows]

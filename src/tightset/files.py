@@ -17,6 +17,7 @@ import sys
 import tempfile
 import warnings
 import zipfile
+import zlib
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -190,7 +191,7 @@ class TableFile:
             ) from None
         except (csv.Error, pd.errors.ParserError, pd.errors.ParserWarning) as error:
             raise TableError(f"{self.name} cannot be read as a table: {_said(error)}") from None
-        except (EOFError, OSError, lzma.LZMAError, zipfile.BadZipFile) as error:
+        except (EOFError, OSError, lzma.LZMAError, zlib.error, zipfile.BadZipFile) as error:
             raise TableError(f"{self.name} cannot be unpacked, it may be cut short: {error}") from None
         except pd.errors.EmptyDataError:
             raise TableError(f"{self.name} has a header but no rows") from None

@@ -336,6 +336,7 @@ def _check_classifier(model: Any, columns: int | None, classes: np.ndarray) -> N
     own: Any = getattr(model, "classes_", None)
     _must(own is not None and np.ndim(own) == 1, f"a {name} inside has no classes_")
     _must(set(np.asarray(own).tolist()) <= set(classes.tolist()), f"a {name} inside has classes that the model has not")
+    _must(len(np.unique(own)) == len(own), f"a {name} inside has a class twice")
     _must(getattr(model, "n_features_in_", columns) == columns, f"a {name} inside takes other columns than the model")
     if isinstance(model, Given | Logistic):
         _must(np.array_equal(own, classes), f"{name}.classes_ must be those of the model")

@@ -95,15 +95,16 @@ class ScoredRows:
     @cached_property
     def p(self) -> np.ndarray:
         """p-values ``(rows, C)``."""
-        return self._each(lambda scored: icp.p_values(*scored, **self._how))
+        return self._each(lambda folds, scores: icp.p_values(folds, scores, **self._how))
 
     def sets(self, confidence: Any, *, allow_empty: bool) -> np.ndarray:
         """Sets ``(rows, C)``."""
-        return self._each(lambda scored: icp.sets(*scored, confidence, **self._how, allow_empty=allow_empty))
+        how = {**self._how, "allow_empty": allow_empty}
+        return self._each(lambda folds, scores: icp.sets(folds, scores, confidence, **how))
 
-    def _each(self, count: Callable[[Any], np.ndarray]) -> np.ndarray:
-        found = count(self._scored)
-        return found if self._coarse is None else np.where(self._coarse, count(self._wide), found)
+    def _each(self, count: Callable[..., np.ndarray]) -> np.ndarray:
+        found = count(*self._scored)
+        return found if self._coarse is None else np.where(self._coarse, count(*self._wide), found)
 
     def most_conforming(self) -> np.ndarray:
         """The index of the most conforming label of each row."""

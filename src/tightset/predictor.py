@@ -28,6 +28,7 @@ from tightset.checking import (
     generator,
     label_codes,
     rows_to_hold,
+    warn,
     warn_of_absent_labels,
     warn_of_guessing,
     warn_of_untrained_labels,
@@ -132,16 +133,17 @@ class ConformalPredictor(Predicting, ClassifierMixin, BaseEstimator):
         y = check_labels(y)
         check_consistent_length(X, y)
         check_classification_targets(y)
-        present = distinct_labels(y)
+        sample_weight = check_weight(sample_weight, len(y))
+        used = np.ones(len(y), dtype=bool) if sample_weight is None else sample_weight > 0
+        present = distinct_labels(y[used])
+        if classes is None and not used.all():
+            _warn_of_labels_without_weight(np.setdiff1d(y[~used], present))
         if len(present) < 2:
             raise ValueError(f"y must hold at least two classes to train a classifier; got one class: {present[0]}")
         self.classes_ = self._classes(X, present) if classes is None else classes
-        codes = label_codes(y, self.classes_, "y")
+        codes = label_codes(y, self.classes_, "y", unknown="raise" if used.all() else "miss")  # those are not used
         self._mark = mark_of(codes)
         groups = check_groups(groups, len(codes), "groups")
-        sample_weight = check_weight(sample_weight, len(codes))
-        used = np.ones(len(codes), dtype=bool) if sample_weight is None else sample_weight > 0
-
         if X_cal is None and y_cal is None:
             if groups_cal is not None:
                 raise ValueError("groups_cal belongs to X_cal, which was not given; the groups of X are called groups")
@@ -314,3 +316,9 @@ class ConformalPredictor(Predicting, ClassifierMixin, BaseEstimator):
             raise ValueError(f"label_conditional must be True or False; got {self.label_conditional!r}")  # noqa: TRY004
         if not isinstance(self.allow_empty, (bool, np.bool_)):
             raise ValueError(f"allow_empty must be True or False; got {self.allow_empty!r}")  # noqa: TRY004
+
+
+def _warn_of_labels_without_weight(labels: np.ndarray) -> None:
+    if len(labels):
+        shown = ", ".join(map(str, labels[:5].tolist())) + (" ..." if len(labels) > 5 else "")
+        warn(f"every row of label {shown} has weight 0, so that nothing is learnt of it: no set will hold it")

@@ -214,12 +214,15 @@ def held_by_float32(X: Any) -> np.ndarray:
     if sparse.issparse(X):
         outside = X.astype(np.float64)
         outside.data = (_rounded(X.data, np.float32) != X.data).astype(np.float64)
-        return np.asarray(outside.sum(axis=1)).ravel() == 0
+        return np.asarray(np.asarray(outside.sum(axis=1)).ravel() == 0)
     if not hasattr(X, "columns"):
-        columns = [X] if X.dtype.kind in "fiu" else _columns_of_objects(X)
+        columns = [X] if getattr(getattr(X, "dtype", None), "kind", "O") in "fiu" else _columns_of_objects(X)
     else:
         numbers = [_number(name) for name in dtypes_of(X) or []]
         columns = [_values(X, j)[:, None] for j, own in enumerate(numbers) if own is not None and own.kind != "b"]
+        if hasattr(X, "iloc"):
+            objects = [j for j, own in enumerate(numbers) if own is None]
+            columns += [one for j in objects for one in _columns_of_objects(X.iloc[:, [j]])]
     held = np.ones(X.shape[0], dtype=bool)
     for column in columns:
         held &= ((_rounded(column, np.float32) == column) | (column != column)).all(axis=1)
@@ -234,7 +237,7 @@ def _columns_of_objects(X: Any) -> list[np.ndarray]:
 
 
 def rounded(X: Any, coarse: str, every: slice | None = None) -> Any:
-    """Rows whose numbers are those that a coarser type holds, in ``every`` column that is named; None if none changes."""
+    """Rows whose numbers are those that a coarser type holds, in ``every`` column named; None if nothing changes."""
     dtype = np.dtype(coarse)
     places = range(X.shape[1])[every or slice(None)] if len(X.shape) == 2 else range(0)
     if hasattr(X, "columns"):

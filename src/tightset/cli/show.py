@@ -82,9 +82,9 @@ def show_comparison(title: str, name: str, rows: Sequence[Comparison]) -> None:
                 f"{row.baseline['mean_size']:.3f}",
                 f"{row.scpo['coverage']:.3f}",
                 f"{row.scpo['mean_size']:.3f}",
-                f"{row.change:+.1%}",
-                f"{row.low:+.1%} to {row.high:+.1%}",
-                "< 0.001" if row.p_value < 0.001 else f"{row.p_value:.3f}",
+                "-" if row.change != row.change else f"{row.change:+.1%}",
+                "-" if row.change != row.change else f"{row.low:+.1%} to {row.high:+.1%}",
+                "-" if row.change != row.change else "< 0.001" if row.p_value < 0.001 else f"{row.p_value:.3f}",
             )
             for row in rows
         ],

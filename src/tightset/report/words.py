@@ -39,6 +39,7 @@ _VERDICTS = {
     "smaller": "smaller",
     "larger": "larger, a loss,",
     "no clear difference": "not clearly different",
+    "too different in coverage": "not to be compared, their coverage being too different,",
 }
 NAME = 200  # characters of a label or a column's name
 _COMPARED = (0.8, 0.9, 0.95, 0.99)  # besides the levels that were trained for
@@ -266,6 +267,7 @@ def compared(
             own = ours, found.covered[k], curve.size[at], curve.covered[at]
             change, low, high, p_value = at_equal_coverage(*own, levels[k])
         verdict = "smaller" if high < 0 else "larger" if low > 0 else "no clear difference"
+        verdict = verdict if change == change else "too different in coverage"
         rows.append(
             {
                 "level": level_text(levels[k]),
@@ -278,7 +280,7 @@ def compared(
                 "interval": f"{_change(low)} to {_change(high)}",
                 "smaller": f"{int((ours < theirs).sum()):,}",
                 "larger": f"{int((ours > theirs).sum()):,}",
-                "p_value": f"{p_value:.2g}" if p_value >= 1e-4 else "<0.0001",
+                "p_value": f"{p_value:.2g}" if not p_value < 1e-4 else "<0.0001",
                 "verdict": verdict,
             }
         )
@@ -286,6 +288,8 @@ def compared(
 
 
 def _change(share: float) -> str:
+    if share != share:
+        return "–"  # noqa: RUF001
     return f"{100 * share + 0.0:+z.1f}\N{NO-BREAK SPACE}%".replace("-", "−")  # noqa: RUF001
 
 
