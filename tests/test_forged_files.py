@@ -7,6 +7,7 @@ import io
 import json
 import re
 import zipfile
+from functools import partial
 
 import lightgbm
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 import skops.io
 import xgboost
 from scipy import sparse
+from scipy.special import eval_hermite
 from sklearn.cluster import KMeans
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_wine
@@ -30,7 +32,13 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier, RadiusNeighborsClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, PolynomialFeatures, SplineTransformer, StandardScaler
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    OneHotEncoder,
+    PolynomialFeatures,
+    SplineTransformer,
+    StandardScaler,
+)
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
@@ -499,3 +507,36 @@ def test_forged_boosters_of_xgboost_are_refused(xgboost_bytes):
         again.predict(xgboost.DMatrix(X))
     with pytest.raises(ValueError, match=r"cut short|longer|larger"):
         sound_xgboost(data[:-100])
+
+
+# ---- what skops would do with a file that it did not write ---------------------------------------------------------
+
+
+def test_keys_are_not_made_of_functions(tmp_path):
+    """skops calls the type of a key: a function there makes another key, in place of one that was looked at."""
+    _, written = saved(boosted(), tmp_path)
+
+    def change(schema, _):
+        for node in nodes(schema, "Booster"):
+            state = node["content"]
+            state["content"]["le"] = json_node("tree\nversion=v4\n")
+            add = {"__class__": "add", "__module__": "numpy", "__loader__": "FunctionNode"}
+            state["key_types"]["content"].append(add)
+
+    refused(tmp_path, with_estimator(written, change), "keys of a type that is none")
+
+
+def test_other_protocols_of_skops_are_refused(tmp_path):
+    """Under an older one skops reads other fields of a node than those that are looked at here."""
+    _, written = saved(make_pipeline(FunctionTransformer(np.abs), GaussianNB()), tmp_path)
+
+    def change(schema, _):
+        schema["protocol"] = 0
+
+    refused(tmp_path, with_estimator(written, change), "protocol 0 of skops")
+
+
+def test_functions_with_arguments_are_few(tmp_path):
+    """A partial function of skops' choice may take as long as its argument says."""
+    with pytest.raises(ModelFileError, match=r"functools\.partial"):
+        saved(make_pipeline(FunctionTransformer(partial(eval_hermite, 2)), GaussianNB()), tmp_path)

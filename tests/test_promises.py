@@ -245,6 +245,71 @@ def test_sparse_indices_outside_the_matrix_are_refused(make, kind, blobs):
             call()
 
 
+def damaged(kind, X):
+    found = sparse.coo_matrix(X).asformat(kind)
+    if kind == "coo":
+        found.row = found.row.copy()
+        found.row[0] = 9999
+    elif kind == "lil":
+        found.rows[3] = [99] * len(found.rows[3])
+    elif kind == "dia":
+        found.offsets = found.offsets + 10**6
+    return found
+
+
+@both
+@pytest.mark.parametrize("kind", ["coo", "lil", "dia"])
+def test_other_sparse_formats_are_looked_at_too(make, kind, blobs):
+    X, y = blobs
+    clf = make().fit(X, y) if make is not baseline else make().fit(sparse.csr_array(X), y)
+    np.testing.assert_array_equal(
+        clf.predict_set(sparse.coo_matrix(X).asformat(kind)), clf.predict_set(sparse.csr_array(X))
+    )
+    for call in (lambda: make().fit(damaged(kind, X), y), lambda: clf.predict_set(damaged(kind, X))):
+        with pytest.raises(ValueError, match="X is a sparse matrix that is damaged"):
+            call()
+
+
+def test_masks_of_dask_arrays_and_of_weights_are_not_ignored(blobs):
+    import dask.array as da
+
+    X, y = blobs
+    masked = np.ma.masked_array(X, mask=X > 2)
+    clf = baseline().fit(X, y)
+    with pytest.raises(ValueError, match="masked"):
+        clf.predict_set(da.from_array(masked, chunks=(100, -1))).compute()
+    with pytest.raises(ValueError, match="sample_weight is a masked array"):
+        clf.fit(X, y, sample_weight=np.ma.masked_array(np.ones(len(y)), mask=y == 0))
+
+
+def test_missing_dates_are_no_numbers(blobs):
+    X, y = blobs
+    dates = (X * 1e6).astype("datetime64[s]")
+    clf = baseline().fit(dates.astype(float), y)
+    dates[3, 0] = "NaT"
+    with pytest.raises(ValueError, match="NaT"):
+        clf.predict_set(dates)
+
+
+@both
+def test_a_label_of_rows_without_weight_is_left_out_and_told_of(make, blobs):
+    X, y = blobs
+    with pytest.warns(TightsetWarning, match="every row of label 0 has weight 0"):
+        clf = make().fit(X, y, sample_weight=(y > 0) * 1.0)
+    np.testing.assert_array_equal(clf.classes_, np.unique(y[y > 0]))
+    with pytest.warns(TightsetWarning, match="labels that were not in training"):
+        clf.evaluate(X, y)
+
+
+def test_nothing_is_compared_where_coverage_is_too_different():
+    rng = np.random.default_rng(0)
+    own = rng.uniform(size=1500)
+    theirs = np.full((3, 1500), 1.5), np.ones((3, 1500), dtype=bool)  # whatever the level, all rows are covered
+    found = at_equal_coverage(np.ones(1500), own < 0.88, *theirs, 0.9)
+    assert np.isnan(found).all()
+    assert "not to be compared" in verdict([Comparison(0.9, {}, {}, *found)])
+
+
 @both
 @pytest.mark.parametrize("weight", [1e308, 1e-320])
 def test_weights_beyond_sums_count_by_their_ratios(make, weight, blobs):

@@ -7,6 +7,7 @@ import pandas as pd
 import polars as pl
 import pytest
 from scipy import sparse, stats
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
@@ -219,6 +220,85 @@ def test_a_frozen_classifier_is_asked_in_the_type_of_calibration():
     for new in FLOATS:
         seen, least = coverage(clf, "float64", new, 60)
         assert seen > least
+
+
+def skewed(seed, n):
+    """Two kinds of rows, of which float32 holds one, and scores of which many tie just at the threshold of 90 %."""
+    rng = np.random.default_rng(seed)
+    at = rng.random(n) < 0.7
+    return np.where(at, 0.1, 0.75)[:, None], np.where(at, rng.choice(3, n, p=[0.5, 0.41, 0.09]), 0)
+
+
+@pytest.mark.parametrize(
+    "as_rows",
+    [
+        list,
+        memoryview,
+        lambda X: X.astype(object),
+        lambda X: X.astype(">f4"),
+        lambda X: pd.DataFrame(X).astype(object),
+        lambda X: pd.DataFrame(X).astype(pd.ArrowDtype(__import__("pyarrow").float32())),
+    ],
+    ids=["list", "memoryview", "objects", "bytes swapped", "frame of objects", "arrow"],
+)
+def test_rows_that_do_not_say_that_they_were_float32(as_rows):
+    (X, y), (X_new, _) = skewed(0, 2000), skewed(1, 300)
+    for make in (plain, quick):
+        clf = make().fit(X, y)
+        np.testing.assert_array_equal(clf.predict_set(as_rows(X_new.astype("f4"))), clf.predict_set(X_new))
+
+
+def test_calibration_rows_in_order_tell_as_much_as_mixed_ones():
+    X, y = skewed(0, 800)
+    X_cal, y_cal = skewed(1, 5000)
+    order = np.argsort(-X_cal[:, 0], kind="stable")
+    X_new, _ = skewed(2, 500)
+    for make in (plain, quick):
+        clf = make().fit(X, y).calibrate(X_cal[order], y_cal[order])
+        np.testing.assert_array_equal(clf.predict_set(X_new.astype("f4")), clf.predict_set(X_new))
+
+
+class Difference(ClassifierMixin, BaseEstimator):
+    """Rounding both columns cancels, rounding one does not."""
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict_proba(self, X):
+        X = np.asarray(X, float)
+        t = X[:, 0] - X[:, 1]
+        return np.stack([0.5 + t, 0.4 - t, 0.1 + 0 * t], axis=1)
+
+
+def test_frames_that_are_coarse_in_one_column():
+    rng = np.random.default_rng(0)
+    values = 0.1 * rng.integers(1, 3, 1500)
+    frame, y = pd.DataFrame({"a": values, "b": values}), rng.choice(3, 1500, p=[0.5, 0.44, 0.06])
+    clf = plain(Difference()).fit(frame[:1000], y[:1000])
+    new = frame[1000:]
+    np.testing.assert_array_equal(clf.predict_set(new.astype({"a": "f4"})), clf.predict_set(new))
+
+
+def test_a_row_does_not_depend_on_another_that_is_no_whole_number():
+    X, y = skewed(0, 2000)
+    whole, new = np.where(X == 0.1, 1, 4), np.where(skewed(1, 300)[0] == 0.1, 1, 4).astype("f4")
+    clf = plain().fit(whole, y)
+    expected = clf.predict_set(new)
+    new[0] = 2.5
+    np.testing.assert_array_equal(clf.predict_set(new)[1:], expected[1:])
+
+
+@pytest.mark.parametrize("seed", [21, 22, 45])
+def test_a_row_alone_ties_with_its_copies_in_a_batch(seed):
+    """Sums of a hundred columns in float32 are rounded otherwise for one row, by more digits than are dropped."""
+    kinds = (0.1 * np.random.default_rng(seed).integers(0, 10, (2, 100))).astype("f4")
+    X, y = skewed(seed, 1200)
+    rows_ = kinds[(X[:, 0] == 0.75).astype(int)]
+    clf = plain().fit(rows_, y)
+    together = clf.predict_set(np.repeat(kinds, 20, axis=0))
+    for at, kind in enumerate(kinds):
+        np.testing.assert_array_equal(clf.predict_set(kind[None])[0], together[20 * at])
 
 
 def test_what_is_coarser():

@@ -186,9 +186,11 @@ def scored(
 ) -> Iterator[tuple[slice, list[ScoredRows]]]:
     """The rows a piece at a time, scored for each level; levels with a measure in common share what is the same."""
     folds = predictor.folds_
+    slack = any(fold.calibrations[one.model].slacks.get(COARSE[0]) for fold in folds for one in asked)
+    by_value = slack and all(one.coarse is None for one in asked)
     positions = range(X.shape[0]) if positions is None else positions
     for rows, some in pieces(X, len(predictor.classes_)):
-        held = held_by_float32(some)
+        held = held_by_float32(some) if by_value else np.zeros(0, dtype=bool)
         some = predictor._in_trained_types(some)  # noqa: PLW2901
         some_groups = None if groups is None else groups[rows]
         shared: list[dict[int, np.ndarray]] = [{} for _ in folds]
@@ -202,12 +204,8 @@ def scored(
         found = {}
         for _, at, seed, coarse in asked:
             calibrations = [fold.calibrations[at] for fold in folds]
-            by_row = None
-            if coarse is None and any(one.slacks.get(COARSE[0]) for one in calibrations):
-                by_row = held if held.any() else None
-            found[at, seed] = ScoredRows(
-                calibrations, scores[at], some_groups, seed, positions[rows], coarse if by_row is None else by_row
-            )
+            which = held if held.any() else coarse
+            found[at, seed] = ScoredRows(calibrations, scores[at], some_groups, seed, positions[rows], which)
         yield rows, [found[one.model, one.seed] for one in asked]
 
 

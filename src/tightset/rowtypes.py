@@ -17,6 +17,7 @@ Types of an array are a name such as ``"float32"``, those of a frame a list with
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -215,17 +216,21 @@ def held_by_float32(X: Any) -> np.ndarray:
         outside = X.astype(np.float64)
         outside.data = (_rounded(X.data, np.float32) != X.data).astype(np.float64)
         return np.asarray(np.asarray(outside.sum(axis=1)).ravel() == 0)
+    columns: Iterable[np.ndarray]
     if not hasattr(X, "columns"):
-        columns = [X] if getattr(getattr(X, "dtype", None), "kind", "O") in "fiu" else _columns_of_objects(X)
+        numbers = isinstance(X, np.ndarray) and X.dtype.kind in "fiu"
+        columns = (X[:, [j]] for j in range(X.shape[1])) if numbers else _columns_of_objects(X)
     else:
-        numbers = [_number(name) for name in dtypes_of(X) or []]
-        columns = [_values(X, j)[:, None] for j, own in enumerate(numbers) if own is not None and own.kind != "b"]
+        types = [_number(name) for name in dtypes_of(X) or []]
+        columns = [_values(X, j)[:, None] for j, own in enumerate(types) if own is not None and own.kind != "b"]
         if hasattr(X, "iloc"):
-            objects = [j for j, own in enumerate(numbers) if own is None]
+            objects = [j for j, own in enumerate(types) if own is None]
             columns += [one for j in objects for one in _columns_of_objects(X.iloc[:, [j]])]
     held = np.ones(X.shape[0], dtype=bool)
     for column in columns:
         held &= ((_rounded(column, np.float32) == column) | (column != column)).all(axis=1)
+        if not held.any():  # as a rule after the first
+            break
     return held
 
 
