@@ -158,10 +158,12 @@ def describe(model: Any) -> dict[str, Any]:
 
 
 def check_said(about: Mapping[str, Any], model: Any) -> None:
-    """Raise ModelFileError if the header says other classes, levels or ranks than the model has."""
-    own = describe(getattr(model, "predictor", model))
-    for name in ("classes", "levels", "calibration"):
-        if about.get(name) != own[name]:
+    """Raise ModelFileError if the header says other classes, columns, levels or ranks than the model has."""
+    own = {"kind": type(model).__name__, **describe(getattr(model, "predictor", model))}
+    if hasattr(model, "encoding"):  # of a table
+        own |= {"columns": [column.name for column in model.encoding.columns], "target": model.target}
+    for name in ("kind", "classes", "columns", "target", "levels", "calibration"):
+        if about.get(name) != own.get(name):
             raise ModelFileError(f"its header says {name} that the model inside does not have")
 
 
