@@ -185,6 +185,8 @@ NAMED = {
     "another kind than it says": (lambda about, _: about.update(kind="TablePredictor"), "its header says kind"),
     "other classes than it says": (lambda about, _: about["classes"].reverse(), "its header says classes"),
     "a header of another form": (lambda about, _: about.update(versions=[1]), "'versions' in its header"),
+    "a header without levels": (lambda about, _: about.pop("levels"), "'levels' in its header"),
+    "ranks of another form": (lambda about, _: about["calibration"][0].pop("rank"), "'calibration' in its header"),
     "a fold and not a model": (lambda about, _: about.update(root={"ref": 0}), "and not a model"),
     "nested deeply": (lambda about, _: about.update(root=json.loads("[" * 900 + "]" * 900)), "can read|not a model"),
 }
