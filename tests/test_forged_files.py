@@ -5,7 +5,6 @@ Whatever loads here is asked to predict, so a check that is missing shows as a c
 
 import io
 import json
-import re
 import zipfile
 from functools import partial
 
@@ -13,7 +12,6 @@ import lightgbm
 import numpy as np
 import pytest
 import skops.io
-import xgboost
 from scipy import sparse
 from scipy.special import eval_hermite
 from sklearn.cluster import KMeans
@@ -45,7 +43,6 @@ from sklearn.tree import DecisionTreeClassifier
 import tightset
 from forging import array_of, forged, nodes, put_array, with_estimator
 from tightset import ConformalClassifier
-from tightset.boosters import sound_lightgbm, sound_xgboost
 from tightset.compiled import check_compiled
 from tightset.packing import ModelFileError
 
@@ -369,152 +366,12 @@ def test_texts_are_saved_and_their_words_have_columns(tmp_path):
     refused(tmp_path, with_estimator(written, in_json("token_pattern", '"(a+)+$"')), "token_pattern")
 
 
-# ---- boosters -----------------------------------------------------------------------------------------------------
-
-
-def boosted(**how):
-    return lightgbm.LGBMClassifier(n_estimators=2, num_leaves=4, verbose=-1, n_jobs=1, **how)
-
-
-@pytest.fixture(scope="module")
-def lightgbm_text():
-    settings = {"min_child_samples": 2, "min_data_per_group": 2, "cat_smooth": 1.0, "max_cat_to_onehot": 1}
-    text = boosted(**settings).fit(X, Y, categorical_feature=[0]).booster_.model_to_string()
-    assert "\ncat_threshold=" in text
-    return text
-
-
-def test_a_booster_of_lightgbm_predicts_the_same(lightgbm_text):
-    before, after = (lightgbm.Booster(model_str=text) for text in (lightgbm_text, sound_lightgbm(lightgbm_text)))
-    np.testing.assert_array_equal(after.predict(X), before.predict(X))
-    assert sound_lightgbm(after.model_to_string()) == sound_lightgbm(lightgbm_text)
-
-
-@pytest.mark.parametrize(
-    ("pattern", "other"),
-    [
-        (r"(?<=left_child=)-?\d+", "99999"),
-        (r"(?<=left_child=).*", "0 0 0"),
-        (r"(?<=right_child=).*", "0 0 0"),
-        (r"(?<=right_child=)-?\d+", "-99999"),
-        (r"(?<=split_feature=)\d+", "6"),
-        (r"(?<=num_leaves=)\d+", "99999"),
-        (r"(?<=num_leaves=)\d+", "1"),
-        (r"(?<=leaf_value=)\S+ ", ""),
-        (r"(?<=cat_boundaries=).*", "0 99999"),
-        (r"(?<=cat_threshold=).*", ""),
-        (r"(?<=num_cat=)[1-9]", "0"),
-        (r"(?<=decision_type=)\d+", "99"),
-        (r"(?<=is_linear=)0", "1"),
-        (r"(?<=num_class=)3", "99"),
-        (r"(?<=num_class:)3", "99"),
-        (r"(?<=num_tree_per_iteration=)3", "4"),
-        (r"(?<=num_tree_per_iteration=)3", "0"),
-        (r"(?<=max_feature_idx=)\d+", "99999"),
-        (r"(?<=max_feature_idx=)\d+", "2"),
-        (r"(?<=objective=)\w+", "lambdarank"),
-        (r"shrinkage=.*", "shrinkage=0.1\nnum_leaves=9999"),
-        (r"Tree=1", "Tree=7"),
-        (r"tree\n", "tree\nmachines=elsewhere\n"),
-    ],
-)
-def test_forged_boosters_of_lightgbm_are_refused(pattern, other, lightgbm_text):
-    text = re.sub(pattern, other, lightgbm_text, count=1)
-    assert text != lightgbm_text
-    with pytest.raises(ValueError, match="a booster does not pass the check"):
-        sound_lightgbm(text)
-
-
-def test_sizes_of_trees_in_a_text_are_not_read(lightgbm_text):
-    text = re.sub(r"tree_sizes=.*", "tree_sizes=999999999 1", lightgbm_text)
-    assert sound_lightgbm(text) == sound_lightgbm(lightgbm_text)
-
-
-def test_a_forged_booster_in_a_file(tmp_path):
-    _, written = saved(boosted(), tmp_path)
-
-    def change(schema, _):
-        for node in nodes(schema, "_handle"):
-            node["content"] = json.dumps(re.sub(r"(?<=left_child=)\S+", "99999", json.loads(node["content"])))
-
-    refused(tmp_path, with_estimator(written, change), "99999 points outside")
-
-    def no_model(schema, _):
-        for node in nodes(schema, "_handle"):
-            node["content"] = "null"
-
-    refused(tmp_path, with_estimator(written, no_model), "a LightGBM model is a text")
-
-    def another(schema, _):
-        """A clean text, of an identity that a part before it has already: skops would take that one."""
-        for node in nodes(schema, "_handle"):
-            bad = json.dumps(re.sub(r"(?<=left_child=)\S+", "99999", json.loads(node["content"])))
-            first = {**node, "content": bad}
-            schema["content"]["content"] = {"first": first} | schema["content"]["content"]
-            types = schema["content"]["key_types"]["content"]
-            types.insert(0, types[0])
-
-    opened(tmp_path, with_estimator(written, another)).predict_set(X)  # the clean one was taken
-
-
-def test_parameters_of_lightgbm_bring_no_others(tmp_path):
-    _, written = saved(boosted(), tmp_path)
-    smuggled = in_json("boosting_type", '"gbdt predict_disable_shape_check=true"')
-    refused(tmp_path, with_estimator(written, smuggled), "boosting_type")
-
-
-@pytest.fixture(scope="module")
-def xgboost_bytes():
-    model = xgboost.XGBClassifier(n_estimators=2, max_depth=2, n_jobs=1).fit(X, Y)
-    return model, bytes(model.get_booster().__getstate__()["handle"])
-
-
-def test_a_booster_of_xgboost_predicts_the_same(xgboost_bytes):
-    model, data = xgboost_bytes
-    again = xgboost.Booster()
-    again.__setstate__({"handle": bytearray(sound_xgboost(data))})
-    rows = xgboost.DMatrix(X)
-    np.testing.assert_array_equal(again.predict(rows), model.get_booster().predict(rows))
-    assert sound_xgboost(sound_xgboost(data)) == sound_xgboost(data)
-
-
-def test_forged_boosters_of_xgboost_are_refused(xgboost_bytes):
-    _, data = xgboost_bytes
-    for name, at, value in (
-        ("left_children", 0, 99999),
-        ("left_children", 1, 0),
-        ("right_children", 0, -7),
-        ("split_indices", 0, 6),
-    ):
-        where = data.index(name.encode() + b"[$l#L") + len(name) + 5 + 8 + 4 * at
-        altered = data[:where] + value.to_bytes(4, "big", signed=True) + data[where + 4 :]
-        with pytest.raises(ValueError, match="a booster does not pass the check"):
-            sound_xgboost(altered)
-    for name in ("tree_info", "iteration_indptr"):  # of small numbers, each with its mark
-        where = data.index(name.encode() + b"[#L") + len(name) + 3 + 8 + 3
-        with pytest.raises(ValueError, match=r"a tree is of no class|rounds are not in order"):
-            sound_xgboost(data[:where] + b"\x63" + data[where + 1 :])
-    rng = np.random.default_rng(0)
-    for at in rng.integers(len(data), size=300):  # a byte, any byte: refused, or a model that predicts
-        altered = bytearray(data)
-        altered[at] = rng.integers(256)
-        try:
-            sound = sound_xgboost(bytes(altered))
-        except (ValueError, xgboost.core.XGBoostError):
-            continue
-        again = xgboost.Booster()
-        again.__setstate__({"handle": bytearray(sound)})
-        again.predict(xgboost.DMatrix(X))
-    with pytest.raises(ValueError, match=r"cut short|longer|larger"):
-        sound_xgboost(data[:-100])
-
-
 # ---- what skops would do with a file that it did not write ---------------------------------------------------------
 
 
 def test_keys_are_not_made_of_functions(tmp_path):
     """skops calls the type of a key: a function there makes another key, in place of one that was looked at."""
-    _, written = saved(boosted(), tmp_path)
+    _, written = saved(lightgbm.LGBMClassifier(n_estimators=2, num_leaves=4, verbose=-1, n_jobs=1), tmp_path)
 
     def change(schema, _):
         for node in nodes(schema, "Booster"):

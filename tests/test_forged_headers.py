@@ -181,8 +181,12 @@ NAMED = {
     "a method": (put("SCPOClassifier", "predict_set", 1), r"predict_set is what the class has itself"),
     "no class": (lambda about, _: of_kind(about, "SCPOClassifier").pop("classes_"), "classes_ is missing"),
     "other levels than it says": (lambda about, _: about.update(levels=[0.5]), "its header says levels"),
+    "other columns than it says": (lambda about, _: about.update(columns=12), "its header says columns"),
+    "another kind than it says": (lambda about, _: about.update(kind="TablePredictor"), "its header says kind"),
     "other classes than it says": (lambda about, _: about["classes"].reverse(), "its header says classes"),
     "a header of another form": (lambda about, _: about.update(versions=[1]), "'versions' in its header"),
+    "a header without levels": (lambda about, _: about.pop("levels"), "'levels' in its header"),
+    "ranks of another form": (lambda about, _: about["calibration"][0].pop("rank"), "'calibration' in its header"),
     "a fold and not a model": (lambda about, _: about.update(root={"ref": 0}), "and not a model"),
     "nested deeply": (lambda about, _: about.update(root=json.loads("[" * 900 + "]" * 900)), "can read|not a model"),
 }

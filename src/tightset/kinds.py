@@ -9,12 +9,12 @@ read at all: thresholds are those of the stored scores.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from copy import copy, deepcopy
 from dataclasses import is_dataclass
 from functools import cache
-from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from types import NoneType
+from typing import Any, get_type_hints
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -28,7 +28,7 @@ from tightset.encoding import Category, Encoding, Number
 from tightset.icp import Calibration
 from tightset.measures import MEASURES
 from tightset.models import Ensemble, LinearModel, LogProbabilities, Member, Stacked, Tempered
-from tightset.packing import ModelFileError
+from tightset.packing import ModelFileError, fits
 from tightset.predicting import Fold
 from tightset.predictor import ConformalPredictor
 from tightset.rowtypes import COARSE
@@ -46,7 +46,7 @@ def make(kind: type, parts: dict[str, Any]) -> Any:
     name = kind.__name__
     if hasattr(kind, "_fields") or is_dataclass(kind):
         for field, hint in _hints(kind).items():
-            if field in parts and not _is(parts[field], hint):
+            if field in parts and not fits(parts[field], hint):
                 raise ModelFileError(f"{name}.{field} is {_shown(parts[field])}, which it cannot be")
         return kind(**parts)
     if kind is Calibration:
@@ -63,33 +63,6 @@ def make(kind: type, parts: dict[str, Any]) -> Any:
 @cache
 def _hints(kind: type) -> dict[str, Any]:
     return get_type_hints(kind)
-
-
-def _is(value: Any, hint: Any) -> bool:
-    """Whether a value is what an annotation says; a whole number is a float too.
-
-    >>> _is([1, 2], list[int]), _is([1, "a"], list[int]), _is(None, int | None), _is(True, int)
-    (True, False, True, False)
-    """
-    origin, of = get_origin(hint), get_args(hint)
-    if hint is Any:
-        return True
-    if origin in (Union, UnionType):
-        return any(_is(value, one) for one in of)
-    if hint is None or hint is NoneType:
-        return value is None
-    if origin is tuple:
-        return isinstance(value, tuple) and len(value) == len(of) and all(map(_is, value, of))
-    if origin in (list, Sequence):
-        return isinstance(value, list if origin is list else (list, tuple)) and all(_is(one, of[0]) for one in value)
-    if origin is dict:
-        return isinstance(value, dict) and all(_is(k, of[0]) and _is(v, of[1]) for k, v in value.items())
-    if hint in (int, float):
-        kinds = (int, np.integer) if hint is int else (int, float, np.integer, np.floating)
-        return isinstance(value, kinds) and not isinstance(value, bool)
-    if getattr(hint, "_is_protocol", False):
-        return type(value).__module__.startswith("tightset.") and hasattr(value, "scores")
-    return isinstance(value, bool | np.bool_ if hint is bool else (origin or hint))
 
 
 def _shown(value: Any) -> str:
@@ -129,9 +102,9 @@ def _calibration(parts: dict[str, Any]) -> Calibration:
         _floats(scores, "Calibration.alphas", None, finite=False)
     result = Calibration(dict(alphas or {}), by_label=bool(by_label), by_group=bool(by_group))
     slacks, mark = parts.get("slacks", {}), parts.get("mark", 0)
-    right = _is(slacks, dict[str, float]) and set(slacks) <= {*COARSE, "alone"}
+    right = fits(slacks, dict[str, float]) and set(slacks) <= {*COARSE, "alone"}
     _must(right and all(0 <= slack < np.inf for slack in slacks.values()), "Calibration.slacks must be distances")
-    _must(_is(mark, int) and 0 <= mark < 2**63, "Calibration.mark must be a whole number")
+    _must(fits(mark, int) and 0 <= mark < 2**63, "Calibration.mark must be a whole number")
     result.slacks, result.mark = slacks, mark
     return result
 
@@ -156,7 +129,7 @@ def _check_table(model: TablePredictor) -> None:
     _must(isinstance(encoding, Encoding), "TablePredictor.encoding must be an Encoding")
     _must(isinstance(model.target, str) and isinstance(model.about, dict), "TablePredictor.target must be a name")
     merged, dropped = vars(model).get("merged", {}), vars(model).get("dropped", [])
-    _must(_is(merged, dict[str, str]) and _is(dropped, list[str]), "TablePredictor.merged must be names")
+    _must(fits(merged, dict[str, str]) and fits(dropped, list[str]), "TablePredictor.merged must be names")
     _must(encoding.dtype in ("float32", "float64"), "Encoding.dtype must be float32 or float64")
     names = [column.name for column in encoding.columns]
     _must(names and len(set(names)) == len(names), "Encoding.columns must have a name each")
@@ -185,17 +158,17 @@ def _check_predictor(model: ConformalPredictor) -> None:
     _must(isinstance(model.levels_, tuple), f"{name}.levels_ must be a tuple")
     _refused(f"{name}.levels_", lambda: check_levels(list(model.levels_)))
     columns = vars(model).get("n_features_in_")
-    _must(columns is None or (_is(columns, int) and columns > 0), f"{name}.n_features_in_ must be a positive number")
+    _must(columns is None or (fits(columns, int) and columns > 0), f"{name}.n_features_in_ must be a positive number")
     names = vars(model).get("feature_names_in_")
     if names is not None:
-        right = isinstance(names, np.ndarray) and names.shape == (columns,) and _is(names.tolist(), list[str])
+        right = isinstance(names, np.ndarray) and names.shape == (columns,) and fits(names.tolist(), list[str])
         _must(right, f"{name}.feature_names_in_ must be a name for each column")
     for types in ("_dtypes", "_trained_types", "_calibrated_types"):
-        _must(_is(getattr(model, types), str | list[str] | None), f"{name}.{types} must be names of types")
-    _must(_is(model._mark, int) and 0 <= model._mark < 2**63, f"{name}._mark must be a whole number")
+        _must(fits(getattr(model, types), str | list[str] | None), f"{name}.{types} must be names of types")
+    _must(fits(model._mark, int) and 0 <= model._mark < 2**63, f"{name}._mark must be a whole number")
     seed = vars(model).get("_seed", 0)
-    _must(_is(seed, int) and 0 <= seed < 2**32, f"{name}._seed must be a whole number")
-    _must(_is(model.folds_, list[Fold]) and model.folds_, f"{name}.folds_ must be a list of folds")
+    _must(fits(seed, int) and 0 <= seed < 2**32, f"{name}._seed must be a whole number")
+    _must(fits(model.folds_, list[Fold]) and model.folds_, f"{name}.folds_ must be a list of folds")
     measures = len(model.levels_) if model.trains_for_level else 1
     how = {(one.by_label, one.by_group) for fold in model.folds_ for one in fold.calibrations}
     _must(len(how) == 1, "Fold.calibrations must all be by label, or by group, or not")
@@ -205,7 +178,7 @@ def _check_predictor(model: ConformalPredictor) -> None:
             _check_labels(calibration, len(model.classes_))
         for one in fold.models:
             _check_scores(one, columns, model.classes_)
-        _must(fold.record is None or (_is(fold.record, list[Any]) and len(fold.record) == measures), "Fold.record")
+        _must(fold.record is None or (fits(fold.record, list[Any]) and len(fold.record) == measures), "Fold.record")
 
 
 def _check_parameters(model: ConformalPredictor) -> None:

@@ -8,20 +8,20 @@ builds only types that are agreed to. An object that two others share is one nod
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields as dataclass_fields
 from dataclasses import is_dataclass
 from decimal import Decimal
 from fractions import Fraction
 from math import prod
-from types import BuiltinFunctionType, FunctionType
-from typing import Any, NamedTuple
+from types import BuiltinFunctionType, FunctionType, NoneType, UnionType
+from typing import Any, NamedTuple, Union, get_args, get_origin
 
 import numpy as np
 
 from tightset.archives import UntrustedError, build, untrusted_types
 
-__all__ = ["ModelFileError", "Packed", "pack", "unpack"]
+__all__ = ["ModelFileError", "Packed", "fits", "pack", "unpack"]
 
 # What a kind works out from its other fields; it is not stored, so that nobody can forge it.
 _DERIVED = {"Calibration": ("_in_order", "_rows", "_thresholds")}
@@ -221,6 +221,33 @@ def unpack(
     for one in packed.nodes:
         built.append(node(one))  # noqa: PERF401 - a node sees those before it
     return plain(packed.root)
+
+
+def fits(value: Any, hint: Any) -> bool:
+    """Whether a value is what an annotation says; a whole number is a float too.
+
+    >>> fits([1, 2], list[int]), fits([1, "a"], list[int]), fits(None, int | None), fits(True, int)
+    (True, False, True, False)
+    """
+    origin, of = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return True
+    if origin in (Union, UnionType):
+        return any(fits(value, one) for one in of)
+    if hint is None or hint is NoneType:
+        return value is None
+    if origin is tuple:
+        return isinstance(value, tuple) and len(value) == len(of) and all(map(fits, value, of))
+    if origin in (list, Sequence):
+        return isinstance(value, list if origin is list else (list, tuple)) and all(fits(one, of[0]) for one in value)
+    if origin is dict:
+        return isinstance(value, dict) and all(fits(k, of[0]) and fits(v, of[1]) for k, v in value.items())
+    if hint in (int, float):
+        kinds = (int, np.integer) if hint is int else (int, float, np.integer, np.floating)
+        return isinstance(value, kinds) and not isinstance(value, bool)
+    if getattr(hint, "_is_protocol", False):
+        return type(value).__module__.startswith("tightset.") and hasattr(value, "scores")
+    return isinstance(value, bool | np.bool_ if hint is bool else (origin or hint))
 
 
 def _dtype(text: str, kinds: str) -> np.dtype[Any]:

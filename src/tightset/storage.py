@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from tightset.icp import Calibration, rank
-from tightset.packing import ModelFileError, Packed, pack
+from tightset.packing import ModelFileError, Packed, fits, pack
 
 __all__ = ["FORMAT", "Opened", "check_said", "describe", "open_model", "save_model", "written_whole"]
 
@@ -30,14 +30,20 @@ _ENTRY = "tightset"
 _ZEROS = "0" * 64
 
 
-# What other programs read in the header, and what of it must be there in some form.
-_HEADER: dict[str, type | tuple[type, ...]] = {
-    **dict.fromkeys(("tightset", "kind", "written", "target"), str),
-    **dict.fromkeys(("versions", "about", "left_out"), dict),
-    **dict.fromkeys(("classes", "levels", "calibration", "nodes"), list),
-    "columns": (int, list),
-    "dtypes": (str, list, type(None)),
+# What people and other programs read in the header.
+_HEADER: dict[str, Any] = {
+    **dict.fromkeys(("tightset", "kind", "written"), str),
+    "versions": dict[str, str],
+    "classes": list[str],
+    "columns": int | list[str],
+    "dtypes": str | list[str] | None,
+    "levels": list[float],
+    "calibration": list[dict[str, float | str]],
+    "about": dict[str, Any],
+    "nodes": list[Any],
 }
+_HEADER_OF_TABLES: dict[str, Any] = {"target": str, "left_out": dict[str, str]}
+_OF_RANK = {"confidence", "rows", "rank"}
 
 
 class Opened(NamedTuple):
@@ -130,9 +136,7 @@ def open_model(path: Any) -> Opened:
     whole.update(memoryview(data)[start:])
     if whole.hexdigest() != digest:
         raise ModelFileError(f"{path} is cut short, or its bytes were altered: its checksum does not agree")
-    for name, forms in _HEADER.items():
-        if name in about and not isinstance(about[name], forms):
-            raise ModelFileError(f"{path} is damaged: {name!r} in its header is {str(about[name])[:40]!r}")
+    _check_header(about, path)
     try:
         return Opened(about, Packed(about["root"], about["nodes"], load(data)))
     except Exception as error:
@@ -157,11 +161,25 @@ def describe(model: Any) -> dict[str, Any]:
     }
 
 
+def _check_header(about: dict[str, Any], path: Path) -> None:
+    for name, form in {**_HEADER, **_HEADER_OF_TABLES}.items():
+        if not (fits(about[name], form) if name in about else name in _HEADER_OF_TABLES):
+            raise ModelFileError(f"{path} is damaged: {name!r} in its header is {str(about.get(name))[:40]!r}")
+    columns, dtypes = about["columns"], about["dtypes"]
+    if isinstance(dtypes, list) and isinstance(columns, list) and len(dtypes) != len(columns):
+        raise ModelFileError(f"{path} is damaged: its header has {len(columns)} columns of {len(dtypes)} types")
+    for one in about["calibration"]:
+        if not all(fits(one.get(name), float) for name in _OF_RANK):
+            raise ModelFileError(f"{path} is damaged: 'calibration' in its header is {str(one)[:40]!r}")
+
+
 def check_said(about: Mapping[str, Any], model: Any) -> None:
-    """Raise ModelFileError if the header says other classes, levels or ranks than the model has."""
-    own = describe(getattr(model, "predictor", model))
-    for name in ("classes", "levels", "calibration"):
-        if about.get(name) != own[name]:
+    """Raise ModelFileError if the header says other classes, columns, levels or ranks than the model has."""
+    own = {"kind": type(model).__name__, **describe(getattr(model, "predictor", model))}
+    if hasattr(model, "encoding"):  # of a table
+        own |= {"columns": [column.name for column in model.encoding.columns], "target": model.target}
+    for name in ("kind", "classes", "columns", "target", "levels", "calibration"):
+        if about.get(name) != own.get(name):
             raise ModelFileError(f"its header says {name} that the model inside does not have")
 
 
