@@ -277,7 +277,7 @@ def test_the_table_and_the_summary(bands):
     assert clf.n_iter_ == table["n_iter"].max()
     first, second = clf.summary().splitlines()
     assert first.startswith("At 80 % confidence: ")
-    assert "% smaller, with a standard error of" in second
+    assert "% smaller (95 % interval" in second
     rng = np.random.default_rng(1)
     noise = SCPOClassifier(0.9, search=QUICK, random_state=0).fit(
         rng.standard_normal((300, 3)), rng.integers(0, 3, 300)
