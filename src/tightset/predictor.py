@@ -47,6 +47,7 @@ __all__ = ["CalibrationRows", "ConformalPredictor"]
 
 
 _ROWS_FOR_SLACK = 1000
+_ROWS_FOR_TIES = 100_000
 _ROWS_ALONE = 8
 CalibrationRows = tuple[Any, np.ndarray, np.ndarray | None]  # rows, labels, groups
 
@@ -219,22 +220,24 @@ class ConformalPredictor(Predicting, ClassifierMixin, BaseEstimator):
         if self._is_randomised():  # nothing ties
             return found
         # A row of each score that there is, as far as possible: those are what new rows may tie with.
-        _, first, count = np.unique(own[0].scores, return_index=True, return_counts=True)
-        some = first[np.argsort(-count, kind="stable")][:_ROWS_FOR_SLACK]
+        looked_at = np.unique(np.linspace(0, len(y) - 1, _ROWS_FOR_TIES).astype(int))
+        _, first, count = np.unique(own[0].scores[looked_at], return_index=True, return_counts=True)
+        some = looked_at[first[np.argsort(-count, kind="stable")][:_ROWS_FOR_SLACK]]
         commonest = some[: min(_ROWS_ALONE, int((count > 1).sum()))]
-        some = np.sort(some)
+        ties, some = np.sort(some[: int((count > 1).sum())]), np.sort(some)
         rows = take(X, some)
         rows = rows.gather() if isinstance(rows, Partitions) else rows
+        columns = [None, slice(0, None, 2), slice(1, None, 2)] if hasattr(rows, "columns") else [None]
         for coarse in COARSE:
             if coarser_than(coarse, self._calibrated_types) is None:
                 continue
-            for every in (None, slice(0, None, 2), slice(1, None, 2)):  # frames may be coarse in some columns only
+            for every in columns:  # frames may be coarse in some columns only
                 rough = rounded(rows, coarse, every)
                 if rough is None:
                     continue
                 moved = pieces.own_scores(self, models, rough, y[some])
                 for slacks, before, after in zip(found, own, moved, strict=True):
-                    slack = slack_of(before.scores[some], after.scores, np.isin(some, first[count > 1]))
+                    slack = slack_of(before.scores[some], after.scores, np.isin(some, ties))
                     slacks[coarse] = max(slacks.get(coarse, 0.0), slack)
         for at in commonest:  # products are rounded otherwise in a batch, by more than `settle` can know
             row = take(rows, np.searchsorted(some, [at]))
