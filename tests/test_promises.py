@@ -8,11 +8,19 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
+from threadpoolctl import threadpool_limits
 
 from makers import baseline, both, quick_on_top, quick_scpo
 from tightset import ConformalClassifier, SCPOClassifier, TightsetWarning
 from tightset.bases import fit_base
 from tightset.comparing import Comparison, at_equal_coverage, compare, verdict
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    """Threads of small trees would wait for each other, where two tests run side by side."""
+    with threadpool_limits(1):
+        yield
 
 
 def grid_with_a_rare_label(seed=0, n=4000):
@@ -246,7 +254,9 @@ def test_sparse_indices_outside_the_matrix_are_refused(make, kind, blobs):
 
 
 def damaged(kind, X):
-    found = sparse.coo_matrix(X).asformat(kind)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sparse.SparseEfficiencyWarning)
+        found = sparse.coo_matrix(X).asformat(kind)
     if kind == "coo":
         found.row = found.row.copy()
         found.row[0] = 9999
@@ -262,9 +272,10 @@ def damaged(kind, X):
 def test_other_sparse_formats_are_looked_at_too(make, kind, blobs):
     X, y = blobs
     clf = make().fit(X, y) if make is not baseline else make().fit(sparse.csr_array(X), y)
-    np.testing.assert_array_equal(
-        clf.predict_set(sparse.coo_matrix(X).asformat(kind)), clf.predict_set(sparse.csr_array(X))
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sparse.SparseEfficiencyWarning)
+        other = sparse.coo_matrix(X).asformat(kind)
+    np.testing.assert_array_equal(clf.predict_set(other), clf.predict_set(sparse.csr_array(X)))
     for call in (lambda: make().fit(damaged(kind, X), y), lambda: clf.predict_set(damaged(kind, X))):
         with pytest.raises(ValueError, match="X is a sparse matrix that is damaged"):
             call()
