@@ -189,8 +189,10 @@ def test_an_exported_graph_rounds_as_the_library_does(name, trained, calibrated)
     clf = MAKERS[name]().fit(X.astype(trained), y).calibrate(of_type(X, calibrated), y)
     session = onnxruntime.InferenceSession(to_onnx(clf).SerializeToString(), providers=["CPUExecutionProvider"])
     kind = {"tensor(float)": "float32", "tensor(double)": "float64"}[session.get_inputs()[0].type]
-    (found,) = session.run(None, {"X": X_new.astype(kind)})
-    np.testing.assert_array_equal(found, clf.predict_set(X_new.astype(kind)))
+    for rounded in FLOATS:  # before they are given to the graph
+        given = X_new.astype(rounded).astype(kind)
+        (found,) = session.run(None, {"X": given})
+        np.testing.assert_array_equal(found, clf.predict_set(given))
 
 
 def test_tables_of_any_type_give_the_same_sets():

@@ -8,7 +8,7 @@ All that the library computes of a row is in the graph, calibration included. Wh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ from tightset.export.models import add_scores
 from tightset.export.tables import add_encoding, inputs_of, said_of
 from tightset.icp import rank, significance
 from tightset.predictor import ConformalPredictor
-from tightset.rowtypes import rounded_to
+from tightset.rowtypes import COARSE, rounded_to
 from tightset.scores import LAC
 from tightset.storage import written_whole
 from tightset.tables import TablePredictor
@@ -66,10 +66,11 @@ def to_onnx(model: Any, path: Any = None, *, output: str | Sequence[str] = "sets
     Notes
     -----
     ``X`` is double, or float for a model whose scores are float32, having been trained on float32 rows. Rows that are
-    finer than those of training and calibration are rounded as `predict_set` does; rows that were rounded to a coarser
-    type before they come are not told from others here, so give numbers as they were. The model of a
-    table has an input ``(n, 1)`` for each column that it uses, by its name: double for numbers, NaN where missing;
-    string for categories, empty where missing. Values that were never seen count as rare ones, or as none.
+    finer than those of training and calibration are rounded as `predict_set` does, and a row of numbers that float32
+    holds may have been rounded to it, so that its scores tie as far as that moves them. (Rows that were rounded to
+    float16 cannot be told from those: give them as they were.) The model of a table has an input ``(n, 1)`` for each
+    column that it uses, by its name: double for numbers, NaN where missing; string for categories, empty where missing.
+    Values that were never seen count as rare ones, or as none.
 
     Examples
     --------
@@ -102,7 +103,7 @@ def to_onnx(model: Any, path: Any = None, *, output: str | Sequence[str] = "sets
     else:
         inputs = [("X", "FLOAT" if _single(model) else "DOUBLE", ["n", model.n_features_in_])]
         graph = Graph()
-        rows = _as_calibrated(graph, graph.cast("X", "DOUBLE"), model)
+        rows = graph.cast("X", "DOUBLE")
         names = getattr(model, "feature_names_in_", None)
         said = {"n_features": int(model.n_features_in_), "feature_names": None if names is None else names.tolist()}
     outputs = add_outputs(graph, rows, model, output, confidence)
@@ -135,7 +136,8 @@ def add_outputs(
     levels, _ = model._levels(confidence)
     model._warn_if_stricter(levels)
     asked = model._asked(levels)
-    scored = {at: _Scored.of(graph, X, model, at) for at in dict.fromkeys(one.model for one in asked)}
+    computed = _as_calibrated(graph, X, model)
+    scored = {at: _Scored.of(graph, X, computed, model, at) for at in dict.fromkeys(one.model for one in asked)}
     found = []
     for kind in dict.fromkeys(kinds):
         if kind == "sets":
@@ -159,19 +161,22 @@ class _Scored(NamedTuple):
     """Scores ``(n, C)`` by the models of every fold, and the sorted alphas of each: all, or those of each label."""
 
     scores: list[str]
+    high: list[str]  # the most that each score may have been before its row was rounded
     alphas: list[list[np.ndarray]]
     slack: float  # by which scores may be rounded otherwise here
 
     @classmethod
-    def of(cls, graph: Graph, X: str, model: Any, at: int) -> _Scored:
-        scores, least, largest = [], [], 0.0
+    def of(cls, graph: Graph, X: str, computed: str, model: Any, at: int) -> _Scored:
+        """For rows ``X`` as given, and as they are ``computed``."""
+        scores, high, least, largest = [], [], [], 0.0
         for fold in model.folds_:
-            scores.append(add_scores(graph, X, fold.models[at], model.classes_, int(model.n_features_in_)))
+            scores.append(add_scores(graph, computed, fold.models[at], model.classes_, int(model.n_features_in_)))
+            high.append(_add_slack(graph, scores[-1], X, fold.calibrations[at].slacks))
             alphas = [np.sort(some) for some in fold.calibrations[at].alphas.values()]
             slacks = [_slack(fold.models[at], some) for some in alphas]
             least.append(list(map(least_equal, alphas, slacks)))
             largest = max(largest, *(float(some.max(initial=0.0)) for some in slacks))
-        return cls(scores, least, largest)
+        return cls(scores, high, least, largest)
 
     @property
     def rows(self) -> np.ndarray:
@@ -181,7 +186,7 @@ class _Scored(NamedTuple):
     def counts(self, graph: Graph) -> str:
         """Added up over the folds."""
         total = ""
-        for scores, alphas in zip(self.scores, self.alphas, strict=True):
+        for scores, alphas in zip(self.high, self.alphas, strict=True):
             found = graph.recall(alphas, scores) or graph.remember(alphas, scores, add_counts(graph, scores, alphas))
             total = graph.add("Add", total, found) if total else found
         return total
@@ -194,7 +199,7 @@ class _Scored(NamedTuple):
         ranks = np.array([rank(level, int(rows)) for rows in self.rows])
         if len(self.scores) == 1:
             thresholds = [one[r - 1] if r else -np.inf for one, r in zip(self.alphas[0], ranks, strict=True)]
-            kept = add_kept(graph, self.scores[0], np.array(thresholds))
+            kept = add_kept(graph, self.high[0], np.array(thresholds))
         else:
             kept = graph.add("GreaterOrEqual", self.counts(graph), ranks)
         if allow_empty:
@@ -239,6 +244,17 @@ def _as_calibrated(graph: Graph, X: str, model: Any) -> str:
         coarse = graph.cast(graph.cast(X, name.upper().replace("FLOAT32", "FLOAT")), "DOUBLE")
         X = graph.add("Where", np.array([[one == name for one in types]]), coarse, X)
     return X
+
+
+def _add_slack(graph: Graph, scores: str, X: str, slacks: Mapping[str, float]) -> str:
+    """As `Calibration.widened`: of rows whose numbers float32 holds, scores reach as far as rounding moves them."""
+    always, rounded = slacks.get("alone", 0.0), slacks.get(COARSE[0], 0.0)
+    if not always and not rounded:
+        return scores
+    same = graph.add("Equal", graph.cast(graph.cast(X, "FLOAT"), "DOUBLE"), X)
+    held = graph.add("Or", same, graph.add("IsNaN", X))
+    every = graph.cast(graph.reduce("ReduceMin", graph.cast(held, "INT64")), "BOOL")
+    return graph.add("Add", scores, graph.add("Where", every, always + rounded, always))
 
 
 def _single(model: Any) -> bool:
