@@ -3,7 +3,7 @@ import pytest
 from scipy import stats
 
 from tightset.inefficiency import LOG
-from tightset.metrics import bootstrap_difference, evaluate, sign_test, vovk_criteria
+from tightset.metrics import bootstrap_difference, evaluate, sign_test, sign_test_p_value, vovk_criteria
 
 SETS = np.array([[1, 0, 0], [1, 1, 0], [0, 0, 0], [1, 1, 1]], dtype=bool)
 P = np.array([[0.5, 0.1, 0.02], [0.4, 0.3, 0.05], [0.04, 0.03, 0.01], [0.9, 0.8, 0.7]])
@@ -73,3 +73,44 @@ def test_bootstrap_interval_agrees_with_the_normal_one():
     assert bootstrap_difference(a, b, random_state=0) == found
     small = bootstrap_difference(a.astype(np.uint8), b.astype(np.uint8), random_state=0)
     assert small == found
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"sets": SETS * 2}, "sets must be rows x labels of True and False"),
+        ({"sets": SETS[0]}, "sets must be rows x labels"),
+        ({"sets": np.ma.masked_array(SETS, mask=~SETS)}, "must not be masked"),
+        ({"y": Y[:3]}, "y must be the column of each row's label"),
+        ({"y": Y + 1}, "below 3 .* up to 3"),
+        ({"y": np.array(["a", "b", "c", "c"])}, "4 whole numbers"),
+        ({"confidence": 95}, "confidence must be between 0 and 1; got 95"),
+        ({"labels": ["a", "b"]}, "a name for each of the 3 columns of sets; got 2"),
+        ({"p": np.zeros((4, 6))}, r"p must have the shape of sets, \(4, 3\); got \(4, 6\)"),
+    ],
+)
+def test_what_cannot_be_evaluated_is_refused(changed, message):
+    how = {"sets": SETS, "y": Y, "confidence": 0.9} | changed
+    with pytest.raises(ValueError, match=message):
+        evaluate(how.pop("sets"), how.pop("y"), **how)
+
+
+def test_lists_and_zeros_and_ones_are_sets_too():
+    expected = evaluate(SETS, Y, confidence=0.9)
+    given = evaluate(SETS.astype(int).tolist(), Y.tolist(), confidence=0.9)
+    np.testing.assert_equal(given, expected)
+
+
+@pytest.mark.parametrize("test", [sign_test, bootstrap_difference])
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [([1, 2, 3], [1], "the same rows"), ([1, np.nan], [1, 2], "finite"), ([], [], "the same rows")],
+)
+def test_what_cannot_be_paired_is_refused(test, first, second, message):
+    with pytest.raises(ValueError, match=message):
+        test(first, second)
+
+
+def test_a_sign_test_counts_rows():
+    with pytest.raises(ValueError, match="whole numbers of at least 0; got -1"):
+        sign_test_p_value(-1, 5)

@@ -296,7 +296,7 @@ def test_masks_of_dask_arrays_and_of_weights_are_not_ignored(blobs):
 def test_missing_dates_are_no_numbers(blobs):
     X, y = blobs
     dates = (X * 1e6).astype("datetime64[s]")
-    clf = baseline().fit(dates.astype(float), y)
+    clf = baseline().fit(dates, y)
     dates[3, 0] = "NaT"
     with pytest.raises(ValueError, match="NaT"):
         clf.predict_set(dates)
@@ -339,3 +339,81 @@ def test_numbers_whose_squares_overflow_are_not_called_nan(value, blobs):
         with pytest.raises(ValueError, match=r"X has values as large as 1e\+\d+, whose squares overflow"):
             baseline().fit(X, y)
     assert quick_scpo().fit(X, y).predict_set(X).sum(axis=1).mean() < 3  # columns are scaled by their reach here
+
+
+def test_sets_that_are_all_empty_are_no_gain():
+    empty, never = np.zeros(50), np.zeros(50, dtype=bool)
+    theirs = np.zeros((3, 50)), np.zeros((3, 50), dtype=bool)
+    found = at_equal_coverage(empty, never, *theirs, 0.1)
+    assert found.change == 0
+    assert found.low <= 0 <= found.high
+    assert np.isnan(at_equal_coverage(np.ones(50), never, *theirs, 0.1).change)
+
+
+def dates(blobs, unit):
+    X, y = blobs
+    return (np.datetime64("2020-01-01T00") + (1000 * X).astype("timedelta64[h]")).astype(f"datetime64[{unit}]"), y
+
+
+@both
+@pytest.mark.parametrize("unit", ["s", "ns"])
+def test_dates_are_the_same_in_every_unit(make, unit, blobs):
+    import dask.array as da
+    import pandas as pd
+
+    X, y = dates(blobs, "h")
+    clf = make().fit(X, y)
+    other, expected = X.astype(f"datetime64[{unit}]"), clf.predict_p(X)
+    np.testing.assert_array_equal(clf.predict_p(other), expected)
+    np.testing.assert_array_equal(clf.predict_p(da.from_array(other, chunks=(50, X.shape[1]))), expected)
+    np.testing.assert_array_equal(clf.calibrate(other, y).predict_p(X), clf.calibrate(X, y).predict_p(X))
+    frame = pd.DataFrame(X.astype("datetime64[s]"))
+    clf = make().fit(frame, y)
+    np.testing.assert_array_equal(clf.predict_p(frame.astype(f"datetime64[{unit}]")), clf.predict_p(frame))
+    with pytest.raises(ValueError, match=r"X has float64 where training had datetime64\[s\]"):
+        clf.predict_set(blobs[0])
+
+
+@both
+def test_dates_as_labels_are_stored(make, blobs, tmp_path):
+    import tightset
+
+    X, y = blobs
+    clf = make().fit(X, np.datetime64("2020-01-01") + y)
+    clf.save(tmp_path / "m.tightset")
+    np.testing.assert_array_equal(tightset.load(tmp_path / "m.tightset").predict(X), clf.predict(X))
+
+
+@both
+@pytest.mark.parametrize("first", ["int64", "uint64"])
+def test_large_whole_numbers_are_the_same_label_in_every_type(make, first, blobs):
+    X, y = blobs
+    labels = (y + 2**62).astype(first)
+    clf = make().fit(X, labels)
+    for other in ("int64", "uint64"):
+        assert clf.evaluate(X, labels.astype(other))["coverage"] == clf.evaluate(X, labels)["coverage"] > 0.8
+    with pytest.warns(TightsetWarning, match="1 of"):
+        clf.evaluate(X, np.append(labels[:-1].astype("int64"), -1))
+
+
+@both
+@pytest.mark.parametrize(("dtype", "offset"), [("float32", 1000), ("float64", 1e6)])
+def test_sparse_rows_tie_with_dense_ones(make, dtype, offset):
+    """Sums of columns that are not centred are rounded otherwise."""
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X, y = (rng.integers(2, size=(240, 1)) + offset).astype(dtype), rng.integers(2, size=240)
+        for first, second in ((np.asarray, sparse.csr_array), (sparse.csr_array, np.asarray)):
+            clf = make().fit(first(X), y)
+            np.testing.assert_array_equal(clf.predict_p(second(X)), clf.predict_p(first(X)))
+
+
+@both
+def test_an_entry_that_is_stored_in_parts_is_their_sum(make, blobs):
+    X, y = blobs
+    whole = sparse.csr_array(X)
+    parts = whole.copy()
+    parts.data = np.repeat(whole.data / 2, 2)
+    parts.indices, parts.indptr = np.repeat(whole.indices, 2), 2 * whole.indptr
+    np.testing.assert_array_equal(make().fit(parts, y).predict_p(parts), make().fit(whole, y).predict_p(whole))
+    assert parts.nnz == 2 * whole.nnz

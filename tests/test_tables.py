@@ -452,3 +452,19 @@ def test_what_is_mostly_missing_is_typically_missing(frame):
     assert typical["colour"].typical != MISSING
     for name in ("note", "weight"):
         np.testing.assert_allclose(model.predict_p(row.assign(**{name: None}))[0], typical[name].p)
+
+
+def test_sparse_columns_of_pandas_are_columns_of_numbers():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.integers(3, size=200).astype(float), "b": rng.normal(size=200)})
+    label = np.where(frame["a"] + rng.normal(size=200) > 1, "yes", "no")
+    expected = fit_table(frame.assign(label=label), "label", baseline()).predict_p(frame)
+    thin = frame.assign(a=pd.arrays.SparseArray(frame["a"]))
+    found = fit_table(thin.assign(label=label), "label", baseline()).predict_p(thin)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_minus_zero_is_zero_among_labels():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=200), "label": rng.choice([-0.0, 0.0, 1.0], size=200)})
+    assert fit_table(frame, "label", baseline()).classes_.tolist() == [0, 1]

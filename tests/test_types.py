@@ -165,6 +165,17 @@ def test_dask_rows(second):
         np.testing.assert_array_equal(clf.calibrate(X, y).predict_set(X_new), clf.predict_set(X_new))
 
 
+def test_dask_rows_of_numbers_that_types_hold_differently():
+    import dask.array as da
+
+    (X, y), (X_new, _) = skewed(0, 2000), skewed(1, 300)
+    for make in (plain, quick):
+        clf = make().fit(X, y)
+        expected = clf.predict_set(X_new)
+        coarse = da.from_array(X_new.astype("f4"), chunks=(100, 1))
+        np.testing.assert_array_equal(clf.predict_set(coarse), expected)
+
+
 def test_model_files_remember_the_types(tmp_path):
     X, y = rows(0, 400, UNEVEN)
     clf = plain().fit(X.astype("float32"), y)

@@ -66,6 +66,8 @@ def check_labels(y: Any, name: str = "y") -> np.ndarray:
     numpy_dtype = getattr(getattr(y, "dtype", None), "numpy_dtype", None)
     if getattr(numpy_dtype, "kind", "O") != "O" and not y.isna().any():  # pandas' nullable numbers
         y = y.to_numpy(dtype=numpy_dtype)
+    if isinstance(y, (list, tuple)) and len(y) and isinstance(y[0], (list, tuple)) and len(y[0]) != 1:
+        raise ValueError(f"{name} must hold one label per row; got {y[0]!r} in the first")
     labels: np.ndarray = column_or_1d(y, warn=True, dtype=None)
     if labels.dtype.kind == "f" and np.isinf(labels).any():
         raise ValueError(f"Input {name} contains infinity or a value too large for {labels.dtype!r}.")
@@ -76,12 +78,14 @@ def check_labels(y: Any, name: str = "y") -> np.ndarray:
     if np.any(missing):
         raise ValueError(f"Input {name} contains NaN or a missing label, first in row {int(np.argmax(missing))}")
     if labels.dtype == object and not all(isinstance(value, str) for value in labels):
-        if any(isinstance(value, (str, bytes)) for value in labels):
+        if any(isinstance(value, bytes) for value in labels):
+            raise ValueError(f"{name} has labels that are bytes; decode them, or make all of them numbers")
+        if any(isinstance(value, str) for value in labels):
             raise ValueError(f"{name} mixes strings with other labels; make all of them strings or all numbers")
         try:
             labels = np.array(labels.tolist())
         except ValueError:
-            raise ValueError(f"{name} must hold one label a row; got {labels[0]!r}") from None
+            raise ValueError(f"{name} must hold one label per row; got {labels[0]!r}") from None
     return labels
 
 
@@ -114,8 +118,13 @@ def label_codes(labels: np.ndarray, classes: np.ndarray, name: str, *, unknown: 
         codes = table[labels]
         known = codes >= 0
     elif (labels.dtype.kind in "biuf") == (classes.dtype.kind in "biuf"):  # numbers do not compare with strings
-        codes = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
-        known = classes[codes] == labels
+        own, fits = labels, np.ones(len(labels), dtype=bool)
+        if labels.dtype.kind in "iu" and classes.dtype.kind in "iu" and labels.dtype != classes.dtype:
+            # int64 meets uint64 in float64, which cannot tell large numbers apart
+            own = labels.astype(classes.dtype)
+            fits = (own < 0) == (labels < 0)
+        codes = np.minimum(np.searchsorted(classes, own), len(classes) - 1)
+        known = (classes[codes] == own) & fits & (own.astype(labels.dtype) == labels)
     if unknown == "miss" and known.any():
         return np.where(known, codes, -1)
     if not known.all():
@@ -212,6 +221,9 @@ def sound_rows(X: Any) -> Any:
             _check_sparse(X)
         except (ValueError, IndexError, TypeError) as error:
             raise ValueError(f"X is a sparse matrix that is damaged: {error}") from None
+        if X.format in ("csr", "csc") and not X.has_canonical_format:  # an entry that is stored in parts is their sum
+            X = X.copy()
+            X.sum_duplicates()
     return X
 
 

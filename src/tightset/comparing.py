@@ -105,7 +105,7 @@ def at_equal_coverage(
         for at, (own_covered, own_size, *curve) in enumerate(means):
             coverage, first = np.unique(curve[:K], return_index=True)  # of equal ones that with the smallest sets
             other = np.interp(own_covered, coverage, np.take(curve[K:], first))
-            found[at] = own_size / max(other, 1e-9) - 1
+            found[at] = own_size / other - 1 if other else 0.0 if not own_size else np.nan
         return found
 
     coverage = covered.mean()
@@ -116,7 +116,9 @@ def at_equal_coverage(
     step = max(1, _AT_ONCE // len(rows))
     drawn = [min(step, _RESAMPLES - start) for start in range(0, _RESAMPLES, step)]
     change = float(changes(rows[None].astype(float))[0])
-    error = float(np.std(np.concatenate([changes(rng.multinomial(n, rows / n, size=some)) for some in drawn])))
+    if np.isnan(change):
+        return Change(*[float("nan")] * 4)  # their sets are empty
+    error = float(np.nanstd(np.concatenate([changes(rng.multinomial(n, rows / n, size=some)) for some in drawn])))
     error *= 1 + 1 / max(float(significance(confidence)) * n, 0.5)  # of few misses the bootstrap sees too little noise
     error = max(error, 1e-6)  # and rounding is no difference
     reach = 1.96 * error

@@ -159,6 +159,8 @@ def as_numbers(values: Any, name: str) -> np.ndarray:
     """A column as floats, NaN where missing; raises if there is a text, or infinity."""
     import pandas as pd
 
+    if isinstance(values.dtype, pd.SparseDtype):
+        values = values.sparse.to_dense()
     if values.dtype.kind in "fiu":
         x = values.to_numpy(dtype=np.float64, na_value=np.nan)
         if values.dtype.kind == "f" and values.dtype.itemsize < 8:

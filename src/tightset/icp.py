@@ -54,7 +54,8 @@ def significance(confidence: Any) -> Fraction:
     except ValueError:
         level = Fraction(0)
     if not 0 < level < 1:
-        raise ValueError(f"confidence must be a number between 0 and 1, such as 0.95; got {confidence!r}")
+        digits = " of at most nine digits" if isinstance(confidence, float) and 0 < confidence < 1 else ""
+        raise ValueError(f"confidence must be a number between 0 and 1{digits}, such as 0.95; got {confidence!r}")
     return 1 - level
 
 

@@ -36,8 +36,15 @@ from tightset.tables import TablePredictor
 
 __all__ = ["check_model", "make"]
 
-_LABELS = "biufUOT"  # kinds of arrays that classes may be
-_OPTIONAL = ("_trained_types", "_calibrated_types", "_mark", "merged", "dropped")  # not in files of the first version
+_LABELS = "biufmMUOT"  # kinds of arrays that classes may be
+_OPTIONAL = (
+    "_trained_types",
+    "_calibrated_types",
+    "_trained_sparse",
+    "_mark",
+    "merged",
+    "dropped",
+)  # not in files of the first version
 _LATER = ("nested",)  # parameters that those do not have; the class has a default
 
 
@@ -165,6 +172,7 @@ def _check_predictor(model: ConformalPredictor) -> None:
         _must(right, f"{name}.feature_names_in_ must be a name for each column")
     for types in ("_dtypes", "_trained_types", "_calibrated_types"):
         _must(fits(getattr(model, types), str | list[str] | None), f"{name}.{types} must be names of types")
+    _must(fits(model._trained_sparse, bool | None), f"{name}._trained_sparse must be true or false")
     _must(fits(model._mark, int) and 0 <= model._mark < 2**63, f"{name}._mark must be a whole number")
     seed = vars(model).get("_seed", 0)
     _must(fits(seed, int) and 0 <= seed < 2**32, f"{name}._seed must be a whole number")

@@ -48,8 +48,13 @@ def evaluate(
     >>> row["coverage"], row["mean_size"], row["singleton"]
     (0.5, 1.5, 0.5)
     """
+    sets, y = _checked(sets, y)
     n, C = sets.shape
-    names = range(C) if labels is None else labels
+    names = range(C) if labels is None else list(labels)
+    if len(names) != C:
+        raise ValueError(f"labels must have a name for each of the {C} columns of sets; got {len(names)}")
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must be between 0 and 1; got {confidence!r}")
     size = sets.sum(axis=1)
     covered = sets[np.arange(n), y] & (y >= 0)
     row: Row = {
@@ -88,6 +93,10 @@ def vovk_criteria(sets: np.ndarray, p: np.ndarray, y: np.ndarray) -> Row:
     | OU, OM | largest p-value of a false label; whether the set holds a false label |
     | OF, OE | sum of p-values of false labels; false labels in the set |
     """
+    sets, y = _checked(sets, y)
+    p = np.asarray(p, dtype=float)
+    if p.shape != sets.shape:
+        raise ValueError(f"p must have the shape of sets, {sets.shape}; got {p.shape}")
     n, C = p.shape
     size = sets.sum(axis=1)
     total = p.sum(axis=1)
@@ -110,6 +119,22 @@ def vovk_criteria(sets: np.ndarray, p: np.ndarray, y: np.ndarray) -> Row:
     }
 
 
+def _checked(sets: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Sets as bool ``(n, C)`` and labels as whole numbers ``(n,)`` below C."""
+    if np.ma.is_masked(sets) or np.ma.is_masked(y):
+        raise ValueError("sets and y must not be masked: leave those rows out")
+    sets, y = np.asarray(sets), np.asarray(y)
+    if sets.ndim != 2 or not len(sets) or (sets.dtype != bool and not np.isin(sets, (0, 1)).all()):
+        raise ValueError(f"sets must be rows x labels of True and False; got {sets.dtype} of shape {sets.shape}")
+    if y.shape != sets.shape[:1] or y.dtype.kind not in "iu" or y.max() >= sets.shape[1]:
+        raise ValueError(
+            f"y must be the column of each row's label in sets, {len(sets)} whole numbers below {sets.shape[1]} "
+            f"(below 0 for a label that has none); got {y.dtype} of shape {y.shape}"
+            + (f" up to {y.max()}" if y.dtype.kind in "iu" and y.size else "")
+        )
+    return sets.astype(bool, copy=False), y.astype(np.intp, copy=False)
+
+
 class SignTest(NamedTuple):
     """How often each predictor had the smaller set, and the two-sided p-value of a fair coin."""
 
@@ -124,14 +149,29 @@ def sign_test(first: np.ndarray, second: np.ndarray) -> SignTest:
     >>> sign_test(np.array([1, 1, 1, 2]), np.array([2, 2, 2, 2]))
     SignTest(first_smaller=3, second_smaller=0, p_value=0.25)
     """
+    first, second = _paired(first, second)
     a, b = int((first < second).sum()), int((second < first).sum())
     return SignTest(a, b, sign_test_p_value(a, b))
 
 
 def sign_test_p_value(first_smaller: int, second_smaller: int) -> float:
     """Two-sided probability of a split at least this uneven, if both were equally likely."""
+    for count in (first_smaller, second_smaller):
+        if not count >= 0 or count != int(count):
+            raise ValueError(f"a sign test counts rows: whole numbers of at least 0; got {count!r}")
     n = first_smaller + second_smaller
     return float(min(1.0, 2 * bdtr(min(first_smaller, second_smaller), n, 0.5))) if n else 1.0
+
+
+def _paired(first: Any, second: Any) -> tuple[np.ndarray, np.ndarray]:
+    first, second = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
+    if first.shape != second.shape or first.ndim != 1 or not len(first):
+        raise ValueError(
+            f"first and second must be a number for each of the same rows; got {first.shape}, {second.shape}"
+        )
+    if not (np.isfinite(first).all() and np.isfinite(second).all()):
+        raise ValueError("first and second must be finite; leave out rows that are not, in both")
+    return first, second
 
 
 class Interval(NamedTuple):
@@ -156,7 +196,8 @@ def bootstrap_difference(
     """
     from sklearn.utils import check_random_state
 
-    values, counts = np.unique(np.subtract(first, second, dtype=float), return_counts=True)
+    first, second = _paired(first, second)
+    values, counts = np.unique(first - second, return_counts=True)
     n = len(first)
     rng = check_random_state(np.random.RandomState() if random_state is None else random_state)
     step = max(1, 2**22 // len(values))  # resamples drawn at once

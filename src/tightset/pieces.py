@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
 from sklearn.utils import _safe_indexing
 
 from tightset import icp
@@ -48,6 +49,7 @@ __all__ = [
 CALIBRATED = 2**62  # the position of the first calibration row
 _SCORES = 2**20  # worked on at once
 _ROWS = 2**13, 2**16  # at least and at most
+_DENSE = 2**25  # numbers
 
 
 def take(rows: Any, index: Any) -> Any:
@@ -66,6 +68,8 @@ def pieces(X: Any, C: int) -> Iterator[tuple[slice, Any]]:
     [slice(0, 65536, None), slice(65536, 100000, None)]
     """
     n, step = X.shape[0], min(max(_SCORES // C, _ROWS[0]), _ROWS[1])
+    if sparse.issparse(X):  # which may be made dense
+        step = min(step, max(_DENSE // X.shape[1], _ROWS[0] // 8))
     for start in range(0, n, step):
         rows = slice(start, min(start + step, n))
         yield rows, X if n <= step else take(X, rows)

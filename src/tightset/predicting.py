@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from tightset import metrics, notebook, pieces
@@ -30,7 +31,7 @@ from tightset.distributed import Partitions, as_they_are, is_dask, lazily
 from tightset.icp import Calibration, significance
 from tightset.inefficiency import as_inefficiency
 from tightset.pieces import Asked
-from tightset.rowtypes import Types, coarser_than, conform, dtypes_of
+from tightset.rowtypes import Types, coarser_than, conform, dtypes_of, in_form, in_units_of
 
 __all__ = ["Fold", "Predicting"]
 
@@ -60,6 +61,7 @@ class Predicting(ABC):
     _dtypes: Types = None
     _trained_types: Types = None
     _calibrated_types: Types = None
+    _trained_sparse: bool | None = None
 
     @abstractmethod
     def _check_rows(self, X: Any, *, reset: bool) -> Any:
@@ -188,6 +190,7 @@ class Predicting(ABC):
         Whatever is to be said or drawn at random is said and drawn here, and later changes of this object do not count.
         """
         check_is_fitted(self, "folds_")
+        X = in_units_of(self._dtypes, X)
         check_columns(self, X)
         levels, single = self._levels(confidence)
         shape: tuple[int, ...] = (0,)
@@ -226,8 +229,8 @@ class Predicting(ABC):
         return [Asked(level, self._model_for(level), seed(), coarse) for level in levels]
 
     def _in_trained_types(self, X: Any) -> Any:
-        """Rows that were checked, in the types in which they are computed; see `rowtypes`."""
-        return conform(X, self._trained_types, self._calibrated_types)
+        """Rows that were checked, in the types and the form in which they are computed; see `rowtypes`."""
+        return in_form(conform(X, self._trained_types, self._calibrated_types), as_sparse=self._trained_sparse)
 
     def _model_for(self, level: Any) -> int:
         """Which of the trained measures serves a level: its own, or the one trained nearest to it."""
@@ -263,6 +266,8 @@ class Predicting(ABC):
         """Rows that were checked; of a Dask collection the first few are, and the others where they lie."""
         if isinstance(X, Partitions):
             return X
+        if not reset:
+            X = in_units_of(self._dtypes, X)
         given = dtypes_of(X)
         if is_dask(X):
             rows = Partitions.of(X, self._prepare())
@@ -274,6 +279,7 @@ class Predicting(ABC):
         if reset:
             self._dtypes = self._calibrated_types = given
             self._trained_types = dtypes_of(first)
+            self._trained_sparse = sparse.issparse(first)
         return rows
 
     def _encode(self, X: Any, y: Any, name: str, *, unknown: str = "raise") -> np.ndarray:

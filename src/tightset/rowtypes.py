@@ -7,7 +7,8 @@ For discrete columns, where new rows are copies of calibration rows, that breaks
 2. rows that are finer than the calibration rows were are rounded to their types first;
 3. for rows that are coarser, scores count as equal to calibration scores within a ``slack``: by how much rounding to
    that type moves the scores of calibration rows (see `slack_of`). A row is coarse by its type, or if float32 holds all
-   of its numbers: lists, objects and tensors do not say what type they once were.
+   of its numbers: lists, objects and tensors do not say what type they once were;
+4. dense rows are made sparse, or sparse rows dense, a piece at a time, where rows of training were.
 
 Conventions
 -----------
@@ -30,6 +31,8 @@ __all__ = [
     "conform",
     "dtypes_of",
     "held_by_float32",
+    "in_form",
+    "in_units_of",
     "plain_numbers",
     "rounded",
     "rounded_to",
@@ -119,6 +122,47 @@ def plain_numbers(X: Any) -> Any:
             own = np.dtype(np.float64)
         changed[j] = X.iloc[:, j].to_numpy(dtype=own, **({"na_value": np.nan} if own.kind == "f" else {}))
     return _replaced(X, changed) if changed else X
+
+
+def in_units_of(trained: Types, X: Any) -> Any:
+    """Rows whose dates and durations are in the units of training, of which computing sees the numbers only.
+
+    >>> in_units_of("datetime64[D]", np.array([["2020-01-02T12"]], dtype="datetime64[h]"))
+    array([['2020-01-02']], dtype='datetime64[D]')
+    """
+    given = dtypes_of(X)
+    if given == trained or given is None or trained is None or len(getattr(X, "shape", ())) != 2:
+        return X
+    own, theirs = (types if isinstance(types, list) else [types] * X.shape[1] for types in (given, trained))
+    if len(own) != len(theirs):  # which is told elsewhere
+        return X
+    other = {j: want for j, (one, want) in enumerate(zip(own, theirs, strict=True)) if _same_kind_of_time(one, want)}
+    if not other:
+        return X
+    if not hasattr(X, "columns") and len(set(theirs)) == 1:
+        return X.astype(theirs[0])
+    if hasattr(X, "iloc"):
+        return X.astype({X.columns[j]: want for j, want in other.items()})
+    raise ValueError(f"X must have its dates and durations as training had them, {theirs[next(iter(other))]}")
+
+
+def _same_kind_of_time(given: str, trained: str) -> bool:
+    """Whether both are dates, or both durations, of different units; raises if only one is."""
+    kinds = [re.match(r"datetime64|timedelta64|", name.lower()).group() for name in (given, trained)]  # type: ignore[union-attr]
+    if kinds[0] != kinds[1]:
+        raise ValueError(f"X has {given} where training had {trained}: bring it to the same type")
+    return bool(kinds[0]) and given != trained
+
+
+def in_form(X: Any, *, as_sparse: bool | None) -> Any:
+    """An array sparse or dense, as rows of training were, where that is known: sums are rounded otherwise in either.
+
+    >>> in_form(np.eye(2), as_sparse=True).format
+    'csr'
+    """
+    if as_sparse and isinstance(X, np.ndarray) and X.dtype.kind in "biuf":
+        return sparse.csr_array(X)
+    return X.toarray() if as_sparse is False and sparse.issparse(X) else X
 
 
 def conform(X: Any, trained: Types, calibrated: Types) -> Any:

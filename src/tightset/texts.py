@@ -26,11 +26,13 @@ def as_text(values: Any) -> Any:
 def without_point(text: str) -> str:
     """A whole number as one writes it, whatever wrote it; any other text as it is.
 
-    >>> without_point("12.0"), without_point("01"), without_point("v1.0")
-    ('12', '01', 'v1.0')
+    >>> without_point("12.0"), without_point("01"), without_point("v1.0"), without_point("-0.0")
+    ('12', '01', 'v1.0', '0')
     """
     whole, point, rest = text.partition(".")
-    return whole if point and not rest.strip("0") and whole.lstrip("-").isdecimal() else text
+    if not point or rest.strip("0") or not whole.lstrip("-").isdecimal():
+        return text
+    return "0" if whole == "-0" else whole
 
 
 def spelled_as(known: Collection[str], texts: Collection[str]) -> list[str | None]:

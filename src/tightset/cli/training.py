@@ -201,7 +201,7 @@ def compare(
     table.twice()
     found, tested = [], []
     for split in range(splits):
-        how = {"label_conditional": label_conditional, "random_state": seed + split}
+        how = {"label_conditional": label_conditional, "random_state": (seed + split) % 2**32}
         scpo, plain = _predictors(estimator, levels, search, how)
         with reading(f"reading {Path(table.name).name}", table.n_bytes, passes=3) as progress:
             prepared = prepare(
