@@ -32,8 +32,9 @@ from sklearn.tree import DecisionTreeClassifier
 from tightset.bases import Given
 from tightset.checking import warn
 from tightset.export.graph import OPSET, Graph, in_double
+from tightset.export.linear import add_product, add_scaled, is_plain_logistic, logistic
 
-__all__ = ["ExportError", "add_class_scores", "computes_in_float32", "refusal"]
+__all__ = ["ExportError", "add_class_scores", "computes_in_float32", "refusal", "warn_of_float32"]
 
 _SINGLE_TREES = {"TreeEnsembleClassifier", "TreeEnsembleRegressor"}
 _ROWS_COMPARED = 200
@@ -59,14 +60,16 @@ def add_class_scores(graph: Graph, X: str, model: Any, classes: np.ndarray, p: i
     worst = worst if with_probabilities else graph.add("Sub", worst, np.inf)
     at = np.full(len(classes), len(model.classes_))
     at[np.searchsorted(classes, model.classes_)] = np.arange(len(model.classes_))
-    return graph.columns(graph.add("Concat", scores, worst, axis=1), at)
+    return graph.with_error(graph.columns(graph.add("Concat", scores, worst, axis=1), at), graph.errors.get(scores))
 
 
 def computes_in_float32(model: Any, p: int) -> bool:
-    """Whether float32 rows have float32 scores: the model was trained on such rows, and probably calibrated on them."""
+    """Whether float32 rows have float32 scores, or columns: the model was probably trained on such rows."""
     if isinstance(model, Given):
         return False
-    score = getattr(model, "predict_proba", None) or model.decision_function
+    score = next(
+        getattr(model, name) for name in ("predict_proba", "decision_function", "transform") if hasattr(model, name)
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of columns without names
         try:
@@ -93,6 +96,8 @@ def _scores(graph: Graph, X: str, model: Any, p: int) -> str:
         return _boosted(graph, X, model)
     if not hasattr(model, "predict_proba"):
         return _distances(graph, X, model)
+    if is_plain_logistic(model):
+        return logistic(graph, X, model)
     return _by_skl2onnx(graph, X, model, p)
 
 
@@ -112,12 +117,18 @@ def _transformed(graph: Graph, X: str, step: Any, p: int) -> str:
         places = step._transformer_to_input_indices
         parts = [(one, places[name]) for name, one, _ in step.transformers_ if not _dropped(one) and len(places[name])]
         made = [_transformed(graph, graph.columns(X, at), one, len(at)) for one, at in parts]
-        return graph.add("Concat", *made, axis=1)
+        beside = graph.add("Concat", *made, axis=1)
+        if all(graph.is_single(one) for one in made):
+            graph.single[beside] = np.concatenate([graph.single[one] for one in made])
+        return beside
     if isinstance(step, SimpleImputer):  # of which onnxruntime has none in float64
         plain = isinstance(step.missing_values, float) and np.isnan(step.missing_values) and not step.add_indicator
         if not plain or np.isnan(step.statistics_).any():
             raise refusal("SimpleImputer", "it leaves columns out, adds some, or has missing values other than NaN")
-        return graph.add("Where", graph.add("IsNaN", X), in_double(step.statistics_), X)
+        return graph.rounded_as(X, graph.add("Where", graph.add("IsNaN", X), in_double(step.statistics_), X))
+    scaled = add_scaled(graph, X, step)
+    if scaled is not None:
+        return scaled
     return _by_skl2onnx(graph, X, step, p)
 
 
@@ -129,20 +140,24 @@ def _votes(graph: Graph, X: str, model: VotingClassifier, p: int) -> str:
     """``sum_m w_m p_m / sum_m w_m``."""
     weights = np.ones(len(model.estimators_)) if model._weights_not_none is None else model._weights_not_none
     inner = np.arange(len(model.classes_))
+    parts = [add_class_scores(graph, X, one, inner, p) for one in model.estimators_]
     total = ""
-    for one, weight in zip(model.estimators_, weights, strict=True):
-        part = graph.add("Mul", add_class_scores(graph, X, one, inner, p), float(weight))
+    for one, weight in zip(parts, weights, strict=True):
+        part = graph.add("Mul", one, float(weight))
         total = graph.add("Add", total, part) if total else part
-    return graph.add("Div", total, float(np.sum(weights)))
+    errors = [graph.errors[one] for one in parts if one in graph.errors]
+    found = graph.add("Div", total, float(np.sum(weights)))
+    return graph.with_error(found, graph.add("Max", *errors) if errors else None)
 
 
 def _distances(graph: Graph, X: str, model: Any) -> str:
     """The signed distances of a linear classifier, those of two classes as one and its negative."""
     if not isinstance(model, LinearClassifierMixin):
         raise refusal(type(model).__name__, "it has no predict_proba, without which only linear ones are exported")
-    theta = np.atleast_2d(model.coef_).T
-    scores = graph.add("Add", graph.add("MatMul", X, in_double(theta)), in_double(model.intercept_))
-    return graph.add("Concat", graph.add("Neg", scores), scores, axis=1) if len(model.classes_) == 2 else scores
+    single = graph.is_single(X) and model.coef_.dtype == np.float32
+    scores = add_product(graph, X, np.atleast_2d(model.coef_).T, model.intercept_, single)
+    both = graph.add("Concat", graph.add("Neg", scores), scores, axis=1) if len(model.classes_) == 2 else scores
+    return graph.with_error(both, graph.errors[scores])
 
 
 # ---- what skl2onnx converts -------------------------------------------------------------------------------------
@@ -180,8 +195,26 @@ def _by_skl2onnx(graph: Graph, X: str, model: Any, p: int) -> str:
             f"{name} is computed by skl2onnx's nodes in float32 or otherwise than by itself: some sets may differ from "
             "those of predict_set, so compare them on rows of yours"
         )
+    single = graph.is_single(X) and computes_in_float32(model, p)
+    if single:
+        warn_of_float32(graph, model)
     result = graph.inline(converted, X, output.name)
-    return result if found.dtype == np.float64 else graph.cast(result, "DOUBLE")
+    result = result if found.dtype == np.float64 else graph.cast(result, "DOUBLE")
+    if single and not classifies:
+        result = graph.cast(graph.cast(result, "FLOAT"), "DOUBLE")
+        graph.single[result] = np.ones(found.shape[1], dtype=bool)
+    return result
+
+
+def warn_of_float32(graph: Graph, model: Any) -> None:
+    """Once for each kind of model."""
+    name = type(model).__name__
+    if ("told", name) not in graph.known:
+        graph.known["told", name] = name
+        warn(
+            f"{name} was trained on float32 rows, on which it computes in float32, but the graph in float64: sets and "
+            "p-values may differ a little from those of predict_set and predict_p. Fit on float64 rows to avoid it"
+        )
 
 
 def _differ(function: Any, rows: np.ndarray, found: np.ndarray) -> bool:
