@@ -1,7 +1,8 @@
 """Other people's classifiers as ONNX nodes: one score a class, in float64.
 
 Trees are written here: skl2onnx has them in float32, where a value between a threshold and its neighbour takes the
-other branch. Everything else that skl2onnx knows it converts, in float64 where it can.
+other branch. Scalers and logistic regression are in `linear`. Everything else that skl2onnx knows it converts, in
+float64 where it can.
 """
 
 from __future__ import annotations
@@ -32,9 +33,16 @@ from sklearn.tree import DecisionTreeClassifier
 from tightset.bases import Given
 from tightset.checking import warn
 from tightset.export.graph import OPSET, Graph, in_double
-from tightset.export.linear import add_product, add_scaled, is_plain_logistic, logistic
+from tightset.export.linear import (
+    add_product,
+    add_scaled,
+    computes_in_float32,
+    is_plain_logistic,
+    logistic,
+    warn_of_float32,
+)
 
-__all__ = ["ExportError", "add_class_scores", "computes_in_float32", "refusal", "warn_of_float32"]
+__all__ = ["ExportError", "add_class_scores", "refusal"]
 
 _SINGLE_TREES = {"TreeEnsembleClassifier", "TreeEnsembleRegressor"}
 _ROWS_COMPARED = 200
@@ -61,21 +69,6 @@ def add_class_scores(graph: Graph, X: str, model: Any, classes: np.ndarray, p: i
     at = np.full(len(classes), len(model.classes_))
     at[np.searchsorted(classes, model.classes_)] = np.arange(len(model.classes_))
     return graph.with_error(graph.columns(graph.add("Concat", scores, worst, axis=1), at), graph.errors.get(scores))
-
-
-def computes_in_float32(model: Any, p: int) -> bool:
-    """Whether float32 rows have float32 scores, or columns: the model was probably trained on such rows."""
-    if isinstance(model, Given):
-        return False
-    score = next(
-        getattr(model, name) for name in ("predict_proba", "decision_function", "transform") if hasattr(model, name)
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of columns without names
-        try:
-            return bool(np.asarray(score(np.zeros((1, p), dtype=np.float32))).dtype == np.float32)
-        except (TypeError, ValueError):
-            return False
 
 
 def _scores(graph: Graph, X: str, model: Any, p: int) -> str:
@@ -157,7 +150,7 @@ def _distances(graph: Graph, X: str, model: Any) -> str:
     single = graph.is_single(X) and model.coef_.dtype == np.float32
     scores = add_product(graph, X, np.atleast_2d(model.coef_).T, model.intercept_, single)
     both = graph.add("Concat", graph.add("Neg", scores), scores, axis=1) if len(model.classes_) == 2 else scores
-    return graph.with_error(both, graph.errors[scores])
+    return graph.with_error(both, graph.reduce("ReduceMax", graph.errors[scores]))
 
 
 # ---- what skl2onnx converts -------------------------------------------------------------------------------------
@@ -204,17 +197,6 @@ def _by_skl2onnx(graph: Graph, X: str, model: Any, p: int) -> str:
         result = graph.cast(graph.cast(result, "FLOAT"), "DOUBLE")
         graph.single[result] = np.ones(found.shape[1], dtype=bool)
     return result
-
-
-def warn_of_float32(graph: Graph, model: Any) -> None:
-    """Once for each kind of model."""
-    name = type(model).__name__
-    if ("told", name) not in graph.known:
-        graph.known["told", name] = name
-        warn(
-            f"{name} was trained on float32 rows, on which it computes in float32, but the graph in float64: sets and "
-            "p-values may differ a little from those of predict_set and predict_p. Fit on float64 rows to avoid it"
-        )
 
 
 def _differ(function: Any, rows: np.ndarray, found: np.ndarray) -> bool:

@@ -32,8 +32,8 @@ class Graph:
     """Nodes in the making; ``known`` holds what was added already, by whatever tells it apart.
 
     ``single`` has, of tensors ``(n, p)`` in float64, which columns the fitted model has in float32; ``errors`` by how
-    much sums in a row may be rounded otherwise than by the fitted model, as a tensor ``(n, 1)``. ``taken`` are names of
-    inputs, which no tensor may have: columns are named by other people.
+    much sums may be rounded otherwise than by the fitted model, as tensors ``(n, C)`` or ``(n, 1)``. ``taken`` are
+    names of inputs, which no tensor may have: columns are named by other people.
 
     >>> graph = Graph()
     >>> graph.add("Mul", graph.add("Abs", "X"), 2.0)

@@ -7,15 +7,27 @@ order, so they come with a bound on what rounding can do to them (`Graph.errors`
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 
+from tightset.bases import Given
+from tightset.checking import warn
 from tightset.export.graph import Graph, in_double
 
-__all__ = ["add_product", "add_scaled", "add_steps", "is_plain_logistic", "logistic", "scaling_of"]
+__all__ = [
+    "add_product",
+    "add_scaled",
+    "add_steps",
+    "computes_in_float32",
+    "is_plain_logistic",
+    "logistic",
+    "scaling_of",
+    "warn_of_float32",
+]
 
 Step = tuple[str, Any]  # an operation, and its second operand: a number, or one for each column
 
@@ -63,19 +75,20 @@ def add_scaled(graph: Graph, X: str, step: Any) -> str | None:
 
 
 def add_product(graph: Graph, Z: str, theta: np.ndarray, constant: Any, single: bool) -> str:
-    """``Z theta + constant`` for ``theta (m, C)``, and how far rounding may move it.
+    """``U = Z theta + constant`` for ``theta (m, C)``, and how far rounding may move it, ``(n, C)``.
 
-    The bound is ``k u max_c (|Z| |theta_c| + |constant_c|)``: of the sizes of terms, for a sum may be small where its
-    terms are large. ``k`` is the number of roundings on the way. ``u`` is that of float32 if the fitted model adds in
-    that, or twice that of float64, since both sides round.
+    The bound is ``k u (|Z| |theta| + |constant|)``: of the sizes of terms, for a sum may be small where its terms are
+    large. ``u`` is the unit of float32 if the fitted model adds in that, or twice that of float64, since both sides
+    round. ``k`` is the number of roundings, at most ``2 + 2 sqrt`` of it: of many, each as likely up as down, that is
+    six standard deviations even if all terms have one sign (Higham and Mary, 2019).
 
     (Gemm, not MatMul: onnxruntime draws a scaling by a single number into a MatMul, and rounds it to float32.)
     """
-    constant = in_double(constant)
-    unit = (len(theta) + 5) * (2.0**-24 if single else 2.0**-52)
-    largest = unit * np.abs(in_double(theta)).max(axis=1, keepdims=True)
-    sizes = graph.add("Gemm", graph.add("Abs", Z), largest, unit * np.abs(constant).max(keepdims=True))
-    return graph.with_error(graph.add("Gemm", Z, in_double(theta), constant), sizes)
+    theta, constant = in_double(theta), in_double(constant)
+    roundings = len(theta) + 5
+    unit = min(roundings, 2 + 2 * roundings**0.5) * (2.0**-24 if single else 2.0**-52)
+    sizes = graph.add("Gemm", graph.add("Abs", Z), unit * np.abs(theta), unit * np.abs(constant))
+    return graph.with_error(graph.add("Gemm", Z, theta, constant), sizes)
 
 
 def is_plain_logistic(model: Any) -> bool:
@@ -96,4 +109,30 @@ def logistic(graph: Graph, X: str, model: Any) -> str:
     else:
         second = graph.add("Sigmoid", z)
         found = graph.add("Concat", graph.add("Sub", 1.0, second), second, axis=1)
-    return graph.with_error(found, graph.errors[z])
+    return graph.with_error(found, graph.reduce("ReduceMax", graph.errors[z]))
+
+
+def computes_in_float32(model: Any, p: int) -> bool:
+    """Whether float32 rows have float32 scores, or columns: the model was probably trained on such rows."""
+    if isinstance(model, Given):
+        return False
+    score = next(
+        getattr(model, name) for name in ("predict_proba", "decision_function", "transform") if hasattr(model, name)
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of columns without names
+        try:
+            return bool(np.asarray(score(np.zeros((1, p), dtype=np.float32))).dtype == np.float32)
+        except (TypeError, ValueError):
+            return False
+
+
+def warn_of_float32(graph: Graph, model: Any) -> None:
+    """Once for each kind of model."""
+    name = type(model).__name__
+    if ("told", name) not in graph.known:
+        graph.known["told", name] = name
+        warn(
+            f"{name} was trained on float32 rows, on which it computes in float32, but the graph in float64: sets and "
+            "p-values may differ a little from those of predict_set and predict_p. Fit on float64 rows to avoid it"
+        )

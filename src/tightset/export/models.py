@@ -13,9 +13,9 @@ from tightset.bases import Averaged
 from tightset.boosting import Trees
 from tightset.classifier import Logistic, Scored
 from tightset.columns import Columns
-from tightset.export.bases import add_class_scores, computes_in_float32, refusal, warn_of_float32
+from tightset.export.bases import add_class_scores, refusal
 from tightset.export.graph import Graph, in_double
-from tightset.export.linear import add_product, add_steps
+from tightset.export.linear import add_product, add_steps, computes_in_float32, warn_of_float32
 from tightset.measures import MEASURES
 from tightset.models import Ensemble, LinearModel, LogProbabilities, Member, Stacked, Tempered
 from tightset.scores import APS, LAC, RAPS, SAPS, Margin, TopK
@@ -71,17 +71,21 @@ def _product(graph: Graph, Z: str, theta: np.ndarray) -> str:
 
 
 def _member(graph: Graph, X: str, member: Member) -> str:
+    """Scores, with what rounding may do to them: to ``U_y``, and at most to that which is subtracted."""
     U = _product(graph, _columns(graph, X, member.columns), member.theta)
+    error = graph.errors[U]
     if member.measure == "linear":
         return U
     if member.measure == "softmax":
         top, rest = _log_sum(graph, U)
         found = graph.add("Sub", graph.add("Sub", U, top), rest)
-    else:
-        C = MEASURES[member.measure].labels(member.theta.shape[1])
-        scores, gate = graph.columns(U, np.arange(C)), graph.columns(U, np.arange(C, 2 * C))
-        found = graph.add("Sub", scores, graph.add("Add", *_log_sum(graph, gate)))
-    return graph.with_error(found, graph.add("Mul", graph.errors[U], 2.0))  # what is subtracted has one as well
+        return graph.with_error(found, graph.add("Add", error, graph.reduce("ReduceMax", error)))
+    C = MEASURES[member.measure].labels(member.theta.shape[1])
+    (scores, gate), (own, of_gate) = (
+        (graph.columns(one, np.arange(C)), graph.columns(one, np.arange(C, 2 * C))) for one in (U, error)
+    )
+    found = graph.add("Sub", scores, graph.add("Add", *_log_sum(graph, gate)))
+    return graph.with_error(found, graph.add("Add", own, graph.reduce("ReduceMax", of_gate)))
 
 
 def _log_sum(graph: Graph, Z: str) -> tuple[str, str]:
