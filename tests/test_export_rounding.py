@@ -3,6 +3,7 @@
 import numpy as np
 import onnxruntime
 import pytest
+from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
@@ -103,6 +104,14 @@ def test_float32_products_that_cannot_be_bounded_are_told_of():
     with pytest.warns(ConvergenceWarning):
         clf = baseline(estimator=network).fit(X, y)
     with pytest.warns(TightsetWarning, match="MLPClassifier was trained on float32 rows"):
+        to_onnx(clf)
+
+
+def test_steps_that_add_otherwise_far_from_zero_are_told_of():
+    """scikit-learn's PCA centres after its product, skl2onnx's before it."""
+    X, y, _ = zeros_and_ones(0, np.float64, 1e9, 2)
+    clf = baseline(estimator=make_pipeline(PCA(2), LogisticRegression())).fit(X, y)
+    with pytest.warns(TightsetWarning, match="PCA is computed by skl2onnx's nodes in float32 or otherwise"):
         to_onnx(clf)
 
 

@@ -32,7 +32,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from tightset.bases import Given
 from tightset.checking import warn
-from tightset.export.graph import OPSET, Graph, in_double
+from tightset.export.graph import OPSET, Graph, in_double, unfused
 from tightset.export.linear import (
     add_product,
     add_scaled,
@@ -176,12 +176,14 @@ def _by_skl2onnx(graph: Graph, X: str, model: Any, p: int) -> str:
     if {node.op_type for node in converted.graph.node} & _SINGLE_TREES:
         raise refusal(name, "skl2onnx converts the trees inside it in float32, where rows take other branches")
     try:
+        converted = unfused(converted)
         onnx.checker.check_model(converted, full_check=True)
         session = onnxruntime.InferenceSession(converted.SerializeToString(), providers=["CPUExecutionProvider"])
     except Exception as error:
         raise refusal(name, f"skl2onnx or onnxruntime cannot compute it in float64 ({_short(error)})") from error
     output = converted.graph.output[-1]
-    rows = np.random.default_rng(0).standard_normal((_ROWS_COMPARED, p))
+    middle = np.asarray(getattr(model, "mean_", 0.0))  # around which another order of sums tells most
+    rows = np.random.default_rng(0).standard_normal((_ROWS_COMPARED, p)) + (middle if middle.shape == (p,) else 0.0)
     (found,) = session.run([output.name], {"X": rows})
     if _differ(model.predict_proba if classifies else model.transform, rows, found):
         warn(

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["OPSET", "Graph", "add_counts", "add_first_largest", "add_kept", "in_double", "least_equal"]
+__all__ = ["OPSET", "Graph", "add_counts", "add_first_largest", "add_kept", "in_double", "least_equal", "unfused"]
 
 OPSET = 18
 _TREES_OPSET = 5  # of ai.onnx.ml: the first with trees in float64; onnxruntime has it since 1.21
@@ -134,7 +134,7 @@ class Graph:
         from onnx import compose
 
         prefix = self.name("part") + "_"
-        inner = _unfused(compose.add_prefix(model, prefix)).graph
+        inner = compose.add_prefix(model, prefix).graph
         self._constants |= {one.name: one for one in inner.initializer}
         self.rename(X, inner.input[0].name)
         self._nodes.extend(inner.node)
@@ -166,7 +166,7 @@ class Graph:
         return model
 
 
-def _unfused(model: Any) -> Any:
+def unfused(model: Any) -> Any:
     """The same with Gemm for MatMul: a number beside a MatMul onnxruntime draws into it, as an ``alpha`` in float32."""
     from onnx import TensorProto, shape_inference
 
