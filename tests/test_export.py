@@ -149,11 +149,12 @@ def test_equal_rows_tie_where_columns_are_discrete(rows):
 
 
 def test_float32_rows(rows):
-    """The library computes in float32, the graph in float64: sets agree, a p-value in a thousand is a rank off."""
+    """The library adds in float32, the graph in float64: sets agree, p-values of one row in a hundred are a rank larger."""
     X, y, T = (some.astype(np.float32) if some.dtype.kind == "f" else some for some in rows)
     clf = quick_scpo(confidence=0.9).fit(X, y)
     assert to_onnx(clf).graph.input[0].type.tensor_type.elem_type == onnx.TensorProto.FLOAT
-    assert_same(clf, T, p_may_differ=10)
+    assert_same(clf, T, p_may_differ=200)
+    assert (run(to_onnx(clf, output="p-values"), T)["p_values"] >= clf.predict_p(T) - 1e-6).all()
 
 
 # ---- calibration ------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Export to ONNX: scores, p-values or sets from raw features, for servers without Python.
 
-`graph` writes nodes, `bases` knows other people's classifiers, `models` the trained measures, `tables` the
-columns of a table, `onnx` the whole.
+`graph` writes nodes, `linear` scales and adds up, `bases` knows other people's classifiers, `models` the trained
+measures, `tables` the columns of a table, `onnx` the whole.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Other people's classifiers as ONNX nodes: one score a class, in float64.
 
 Trees are written here: skl2onnx has them in float32, where a value between a threshold and its neighbour takes the
-other branch. Everything else that skl2onnx knows it converts, in float64 where it can.
+other branch. Scalers and logistic regression are in `linear`. Everything else that skl2onnx knows it converts, in
+float64 where it can.
 """
 
 from __future__ import annotations
@@ -31,9 +32,17 @@ from sklearn.tree import DecisionTreeClassifier
 
 from tightset.bases import Given
 from tightset.checking import warn
-from tightset.export.graph import OPSET, Graph, in_double
+from tightset.export.graph import OPSET, Graph, in_double, unfused
+from tightset.export.linear import (
+    add_product,
+    add_scaled,
+    computes_in_float32,
+    is_plain_logistic,
+    logistic,
+    warn_of_float32,
+)
 
-__all__ = ["ExportError", "add_class_scores", "computes_in_float32", "refusal"]
+__all__ = ["ExportError", "add_class_scores", "refusal"]
 
 _SINGLE_TREES = {"TreeEnsembleClassifier", "TreeEnsembleRegressor"}
 _ROWS_COMPARED = 200
@@ -59,20 +68,7 @@ def add_class_scores(graph: Graph, X: str, model: Any, classes: np.ndarray, p: i
     worst = worst if with_probabilities else graph.add("Sub", worst, np.inf)
     at = np.full(len(classes), len(model.classes_))
     at[np.searchsorted(classes, model.classes_)] = np.arange(len(model.classes_))
-    return graph.columns(graph.add("Concat", scores, worst, axis=1), at)
-
-
-def computes_in_float32(model: Any, p: int) -> bool:
-    """Whether float32 rows have float32 scores: the model was trained on such rows, and probably calibrated on them."""
-    if isinstance(model, Given):
-        return False
-    score = getattr(model, "predict_proba", None) or model.decision_function
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of columns without names
-        try:
-            return bool(np.asarray(score(np.zeros((1, p), dtype=np.float32))).dtype == np.float32)
-        except (TypeError, ValueError):
-            return False
+    return graph.with_error(graph.columns(graph.add("Concat", scores, worst, axis=1), at), graph.errors.get(scores))
 
 
 def _scores(graph: Graph, X: str, model: Any, p: int) -> str:
@@ -93,6 +89,8 @@ def _scores(graph: Graph, X: str, model: Any, p: int) -> str:
         return _boosted(graph, X, model)
     if not hasattr(model, "predict_proba"):
         return _distances(graph, X, model)
+    if is_plain_logistic(model):
+        return logistic(graph, X, model)
     return _by_skl2onnx(graph, X, model, p)
 
 
@@ -112,12 +110,18 @@ def _transformed(graph: Graph, X: str, step: Any, p: int) -> str:
         places = step._transformer_to_input_indices
         parts = [(one, places[name]) for name, one, _ in step.transformers_ if not _dropped(one) and len(places[name])]
         made = [_transformed(graph, graph.columns(X, at), one, len(at)) for one, at in parts]
-        return graph.add("Concat", *made, axis=1)
+        beside = graph.add("Concat", *made, axis=1)
+        if all(graph.is_single(one) for one in made):
+            graph.single[beside] = np.concatenate([graph.single[one] for one in made])
+        return beside
     if isinstance(step, SimpleImputer):  # of which onnxruntime has none in float64
         plain = isinstance(step.missing_values, float) and np.isnan(step.missing_values) and not step.add_indicator
         if not plain or np.isnan(step.statistics_).any():
             raise refusal("SimpleImputer", "it leaves columns out, adds some, or has missing values other than NaN")
-        return graph.add("Where", graph.add("IsNaN", X), in_double(step.statistics_), X)
+        return graph.rounded_as(X, graph.add("Where", graph.add("IsNaN", X), in_double(step.statistics_), X))
+    scaled = add_scaled(graph, X, step)
+    if scaled is not None:
+        return scaled
     return _by_skl2onnx(graph, X, step, p)
 
 
@@ -129,20 +133,24 @@ def _votes(graph: Graph, X: str, model: VotingClassifier, p: int) -> str:
     """``sum_m w_m p_m / sum_m w_m``."""
     weights = np.ones(len(model.estimators_)) if model._weights_not_none is None else model._weights_not_none
     inner = np.arange(len(model.classes_))
+    parts = [add_class_scores(graph, X, one, inner, p) for one in model.estimators_]
     total = ""
-    for one, weight in zip(model.estimators_, weights, strict=True):
-        part = graph.add("Mul", add_class_scores(graph, X, one, inner, p), float(weight))
+    for one, weight in zip(parts, weights, strict=True):
+        part = graph.add("Mul", one, float(weight))
         total = graph.add("Add", total, part) if total else part
-    return graph.add("Div", total, float(np.sum(weights)))
+    errors = [graph.errors[one] for one in parts if one in graph.errors]
+    found = graph.add("Div", total, float(np.sum(weights)))
+    return graph.with_error(found, graph.add("Max", *errors) if errors else None)
 
 
 def _distances(graph: Graph, X: str, model: Any) -> str:
     """The signed distances of a linear classifier, those of two classes as one and its negative."""
     if not isinstance(model, LinearClassifierMixin):
         raise refusal(type(model).__name__, "it has no predict_proba, without which only linear ones are exported")
-    theta = np.atleast_2d(model.coef_).T
-    scores = graph.add("Add", graph.add("MatMul", X, in_double(theta)), in_double(model.intercept_))
-    return graph.add("Concat", graph.add("Neg", scores), scores, axis=1) if len(model.classes_) == 2 else scores
+    single = graph.is_single(X) and model.coef_.dtype == np.float32
+    scores = add_product(graph, X, np.atleast_2d(model.coef_).T, model.intercept_, single)
+    both = graph.add("Concat", graph.add("Neg", scores), scores, axis=1) if len(model.classes_) == 2 else scores
+    return graph.with_error(both, graph.reduce("ReduceMax", graph.errors[scores]))
 
 
 # ---- what skl2onnx converts -------------------------------------------------------------------------------------
@@ -168,20 +176,29 @@ def _by_skl2onnx(graph: Graph, X: str, model: Any, p: int) -> str:
     if {node.op_type for node in converted.graph.node} & _SINGLE_TREES:
         raise refusal(name, "skl2onnx converts the trees inside it in float32, where rows take other branches")
     try:
+        converted = unfused(converted)
         onnx.checker.check_model(converted, full_check=True)
         session = onnxruntime.InferenceSession(converted.SerializeToString(), providers=["CPUExecutionProvider"])
     except Exception as error:
         raise refusal(name, f"skl2onnx or onnxruntime cannot compute it in float64 ({_short(error)})") from error
     output = converted.graph.output[-1]
-    rows = np.random.default_rng(0).standard_normal((_ROWS_COMPARED, p))
+    middle = np.asarray(getattr(model, "mean_", 0.0))  # around which another order of sums tells most
+    rows = np.random.default_rng(0).standard_normal((_ROWS_COMPARED, p)) + (middle if middle.shape == (p,) else 0.0)
     (found,) = session.run([output.name], {"X": rows})
     if _differ(model.predict_proba if classifies else model.transform, rows, found):
         warn(
             f"{name} is computed by skl2onnx's nodes in float32 or otherwise than by itself: some sets may differ from "
             "those of predict_set, so compare them on rows of yours"
         )
+    single = graph.is_single(X) and computes_in_float32(model, p)
+    if single:
+        warn_of_float32(graph, model)
     result = graph.inline(converted, X, output.name)
-    return result if found.dtype == np.float64 else graph.cast(result, "DOUBLE")
+    result = result if found.dtype == np.float64 else graph.cast(result, "DOUBLE")
+    if single and not classifies:
+        result = graph.cast(graph.cast(result, "FLOAT"), "DOUBLE")
+        graph.single[result] = np.ones(found.shape[1], dtype=bool)
+    return result
 
 
 def _differ(function: Any, rows: np.ndarray, found: np.ndarray) -> bool:

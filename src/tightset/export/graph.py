@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["OPSET", "Graph", "add_counts", "add_first_largest", "add_kept", "in_double", "least_equal"]
+__all__ = ["OPSET", "Graph", "add_counts", "add_first_largest", "add_kept", "in_double", "least_equal", "unfused"]
 
 OPSET = 18
 _TREES_OPSET = 5  # of ai.onnx.ml: the first with trees in float64; onnxruntime has it since 1.21
@@ -31,7 +31,9 @@ _End = tuple[str, str, list[Any]]  # name, type and shape of an input or output
 class Graph:
     """Nodes in the making; ``known`` holds what was added already, by whatever tells it apart.
 
-    ``taken`` are names of inputs, which no tensor may have: columns are named by other people.
+    ``single`` has, of tensors ``(n, p)`` in float64, which columns the fitted model has in float32; ``errors`` by how
+    much sums may be rounded otherwise than by the fitted model, as tensors ``(n, C)`` or ``(n, 1)``. ``taken`` are
+    names of inputs, which no tensor may have: columns are named by other people.
 
     >>> graph = Graph()
     >>> graph.add("Mul", graph.add("Abs", "X"), 2.0)
@@ -41,6 +43,8 @@ class Graph:
     def __init__(self, taken: Collection[str] = ()) -> None:
         self._taken = tuple(taken)
         self.known: dict[Any, str] = {}
+        self.single: dict[str, np.ndarray] = {}
+        self.errors: dict[str, str] = {}
         self._nodes: list[Any] = []
         self._constants: dict[str, Any] = {}
         self._alive: list[Any] = []  # lest an id in ``known`` is given to something else
@@ -98,7 +102,28 @@ class Graph:
         return self.add("Cast", tensor, to=TensorProto.DataType.Value(to))
 
     def columns(self, tensor: str, at: Any) -> str:
-        return self.add("Gather", tensor, np.asarray(at, dtype=np.int64), axis=1)
+        made = self.add("Gather", tensor, np.asarray(at, dtype=np.int64), axis=1)
+        if tensor in self.single:
+            self.single[made] = self.single[tensor][np.asarray(at, dtype=np.int64)]
+        return made
+
+    def is_single(self, tensor: str) -> bool:
+        """Whether the fitted model computes with these columns in float32: all of them are."""
+        return tensor in self.single and bool(self.single[tensor].all())
+
+    def rounded_as(self, given: str, tensor: str) -> str:
+        """What was made of given columns, as many of them, one by one: in float32 where they are."""
+        if not self.is_single(given):
+            return tensor
+        made = self.cast(self.cast(tensor, "FLOAT"), "DOUBLE")
+        self.single[made] = self.single[given]
+        return made
+
+    def with_error(self, tensor: str, error: str | None) -> str:
+        """The same tensor, its error noted if there is one."""
+        if error is not None:
+            self.errors[tensor] = error
+        return tensor
 
     def reduce(self, op: str, tensor: str) -> str:
         """``ReduceSum``, ``ReduceMax`` and the like over the labels, an axis of one left."""
@@ -139,6 +164,19 @@ class Graph:
         helper.set_model_props(model, {key: json.dumps(value, default=str) for key, value in metadata.items()})
         onnx.checker.check_model(model, full_check=True)
         return model
+
+
+def unfused(model: Any) -> Any:
+    """The same with Gemm for MatMul: a number beside a MatMul onnxruntime draws into it, as an ``alpha`` in float32."""
+    from onnx import TensorProto, shape_inference
+
+    inferred = shape_inference.infer_shapes(model).graph
+    types = {one.name: one.type.tensor_type for one in [*inferred.value_info, *inferred.output]}
+    for node in model.graph.node:
+        made = types.get(node.output[0])
+        if node.op_type == "MatMul" and made and made.elem_type == TensorProto.DOUBLE and len(made.shape.dim) == 2:
+            node.op_type = "Gemm"
+    return model
 
 
 def in_double(values: Any) -> np.ndarray:

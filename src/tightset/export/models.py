@@ -11,11 +11,11 @@ import numpy as np
 
 from tightset.bases import Averaged
 from tightset.boosting import Trees
-from tightset.checking import warn
 from tightset.classifier import Logistic, Scored
 from tightset.columns import Columns
-from tightset.export.bases import add_class_scores, computes_in_float32, refusal
+from tightset.export.bases import add_class_scores, refusal
 from tightset.export.graph import Graph, in_double
+from tightset.export.linear import add_product, add_steps, computes_in_float32, warn_of_float32
 from tightset.measures import MEASURES
 from tightset.models import Ensemble, LinearModel, LogProbabilities, Member, Stacked, Tempered
 from tightset.scores import APS, LAC, RAPS, SAPS, Margin, TopK
@@ -39,7 +39,8 @@ def add_scores(graph: Graph, X: str, model: Any, classes: np.ndarray, p: int) ->
         if isinstance(model.score, (APS, RAPS)) and computes_in_float32(model.classifier, p):
             why = "the classifier was trained on float32 rows, whose rounding decides such sums; fit on float64 rows"
             raise refusal(f"score={model.score!r}", why)
-        return _scored(graph, P, model.score, len(classes))
+        scores, shares = _scored(graph, P, model.score, len(classes))
+        return graph.with_error(scores, _error(graph, P, model, shares))
     raise refusal(type(model).__name__, "it is no model of this library")
 
 
@@ -53,31 +54,38 @@ def _columns(graph: Graph, X: str, columns: Columns) -> str:
         return known
     Z = X if columns.at is None else graph.columns(X, columns.at)
     if columns.knots is not None:
-        ramps = graph.add("Sub", graph.columns(Z, columns.knots.column), in_double(columns.knots.start))
-        ramps = graph.add("Min", graph.add("Max", ramps, 0.0), in_double(columns.knots.width))
-        Z = graph.add("Concat", Z, ramps, axis=1)
-    centre, scale = map(in_double, columns.scaling)
-    if centre.any():
-        Z = graph.add("Sub", Z, centre)
-    if (scale != 1).any():
-        Z = graph.add("Div", Z, scale)
+        ramps = add_steps(graph, graph.columns(Z, columns.knots.column), [("Sub", columns.knots.start)])
+        ramps = add_steps(graph, ramps, [("Max", 0.0), ("Min", columns.knots.width)])
+        both = graph.add("Concat", Z, ramps, axis=1)
+        if graph.is_single(Z):
+            graph.single[both] = np.ones(len(columns.scaling.scale), dtype=bool)
+        Z = both
+    centre, scale = columns.scaling
+    steps = [("Sub", centre)] if centre.any() else []
+    Z = add_steps(graph, Z, [*steps, ("Div", scale)] if (scale != 1).any() else steps)
     return graph.remember(columns, X, Z)
 
 
 def _product(graph: Graph, Z: str, theta: np.ndarray) -> str:
-    return graph.add("Add", graph.add("MatMul", Z, in_double(theta[:-1])), in_double(theta[-1]))
+    return add_product(graph, Z, theta[:-1], theta[-1], theta.dtype == np.float32)
 
 
 def _member(graph: Graph, X: str, member: Member) -> str:
+    """Scores, with what rounding may do to them: to ``U_y``, and at most to that which is subtracted."""
     U = _product(graph, _columns(graph, X, member.columns), member.theta)
+    error = graph.errors[U]
     if member.measure == "linear":
         return U
     if member.measure == "softmax":
         top, rest = _log_sum(graph, U)
-        return graph.add("Sub", graph.add("Sub", U, top), rest)
+        found = graph.add("Sub", graph.add("Sub", U, top), rest)
+        return graph.with_error(found, graph.add("Add", error, graph.reduce("ReduceMax", error)))
     C = MEASURES[member.measure].labels(member.theta.shape[1])
-    scores, gate = graph.columns(U, np.arange(C)), graph.columns(U, np.arange(C, 2 * C))
-    return graph.add("Sub", scores, graph.add("Add", *_log_sum(graph, gate)))
+    (scores, gate), (own, of_gate) = (
+        (graph.columns(one, np.arange(C)), graph.columns(one, np.arange(C, 2 * C))) for one in (U, error)
+    )
+    found = graph.add("Sub", scores, graph.add("Add", *_log_sum(graph, gate)))
+    return graph.with_error(found, graph.add("Add", own, graph.reduce("ReduceMax", of_gate)))
 
 
 def _log_sum(graph: Graph, Z: str) -> tuple[str, str]:
@@ -88,15 +96,28 @@ def _log_sum(graph: Graph, Z: str) -> tuple[str, str]:
 
 def _ensemble(graph: Graph, X: str, ensemble: Ensemble) -> str:
     """As `models.combine`: ``log sum_m sigma(4 margin_m) - log sum_m sigma(-4 margin_m)``."""
-    z = []
+    z, errors = [], []
     for member in ensemble.members:
-        margin = graph.add("Sub", _member(graph, X, member), float(member.threshold))
+        scores = _member(graph, X, member)
+        margin = graph.add("Sub", scores, float(member.threshold))
         z.append(graph.add("Mul", margin, _STEEPNESS))
+        errors.append(graph.add("Mul", graph.errors[scores], _STEEPNESS))
     if len(z) == 1:
-        return z[0]
-    kept = [graph.add("Neg", graph.add("Softplus", graph.add("Neg", one))) for one in z]
-    left_out = [graph.add("Neg", graph.add("Softplus", one)) for one in z]
-    return graph.add("Sub", _log_sum_of(graph, kept), _log_sum_of(graph, left_out))
+        return graph.with_error(z[0], errors[0])
+    # onnxruntime's own Softplus overflows: log(1 + exp z) = max(z, 0) + log(1 + exp -|z|)
+    tails = [
+        graph.add("Log", graph.add("Add", graph.add("Exp", graph.add("Neg", graph.add("Abs", one))), 1.0)) for one in z
+    ]
+    kept, left_out = (
+        [
+            graph.add("Neg", graph.add("Add", graph.add("Relu", one), tail))
+            for one, tail in zip(some, tails, strict=True)
+        ]
+        for some in ([graph.add("Neg", one) for one in z], z)
+    )
+    found = graph.add("Sub", _log_sum_of(graph, kept), _log_sum_of(graph, left_out))
+    # Its derivatives by the z add up to M sum s (1 - s) / (sum s sum (1 - s)), s = sigma(z): at most 1.
+    return graph.with_error(found, graph.add("Max", *errors))
 
 
 def _log_sum_of(graph: Graph, parts: list[str]) -> str:
@@ -138,10 +159,7 @@ def _block(graph: Graph, X: str, block: Any, p: int) -> str:
 
 def _averaged(graph: Graph, X: str, block: Averaged, p: int) -> str:
     if computes_in_float32(block.models[-1], p):
-        warn(
-            f"{type(block.models[-1]).__name__} was trained on float32 rows, on which it computes in float32, but the "
-            "graph in float64: p-values may differ a little from those of predict_p. Fit on float64 rows to avoid it"
-        )
+        warn_of_float32(graph, block.models[-1])
     total = ""
     for model, weight in zip(block.models, block.weights, strict=True):
         scores = add_class_scores(graph, X, model, block.classes, p)
@@ -169,7 +187,8 @@ def _filled(graph: Graph, X: str, fill: np.ndarray) -> str:
     known = graph.recall(fill, X)
     if known is not None:
         return known
-    return graph.remember(fill, X, graph.add("Where", graph.add("IsNaN", X), in_double(fill), X))
+    found = graph.rounded_as(X, graph.add("Where", graph.add("IsNaN", X), in_double(fill), X))
+    return graph.remember(fill, X, found)
 
 
 # ---- scores on probabilities ------------------------------------------------------------------------------------
@@ -181,33 +200,55 @@ def _probabilities(graph: Graph, X: str, classifier: Any, classes: np.ndarray, p
     return add_class_scores(graph, X, classifier, classes, p)
 
 
-def _scored(graph: Graph, P: str, score: Any, C: int) -> str:
+def _scored(graph: Graph, P: str, score: Any, C: int) -> tuple[str, list[str]]:
+    """Scores, and the probabilities, or sums of them, that each is made of."""
     if getattr(score, "randomised", False):
         raise refusal(f"score={score!r}", "it is randomised; fit with randomised=False")
     if isinstance(score, LAC):
-        return P
+        return P, [P]
     if isinstance(score, Margin):
         ordered = _ordered(graph, P, 2)
         first, second = graph.columns(ordered, [0]), graph.columns(ordered, [1])
-        return graph.add("Sub", P, graph.add("Where", graph.add("Less", P, first), first, second))
+        other = graph.add("Where", graph.add("Less", P, first), first, second)
+        return graph.add("Sub", P, other), [P, other]
     if not isinstance(score, (TopK, APS, RAPS, SAPS)):
         raise refusal(f"score={score!r}", "only the scores of tightset.scores are exported, not a function of your own")
     ordered = _ordered(graph, P, C)
     ahead = _ahead(graph, ordered, P, C, "Greater")
     o = graph.add("Add", graph.cast(ahead, "DOUBLE"), 1.0)
     if isinstance(score, TopK):
-        return graph.add("Neg", o)
+        return graph.add("Neg", o), []
     if isinstance(score, SAPS):
         top, weight = graph.columns(ordered, [0]), float(score.weight or 0)
         lower = graph.add("Add", top, graph.add("Mul", graph.add("Sub", o, 1.0), weight))
-        return graph.add("Neg", lower)
+        return graph.add("Neg", lower), [top]
     last = graph.add("Sub", _ahead(graph, ordered, P, C, "GreaterOrEqual"), 1)
     total = graph.add("GatherElements", graph.add("CumSum", ordered, 1), last, axis=1)
     adaptive = graph.add("Add", graph.add("Neg", total), graph.add("Mul", P, _BREAKS_TIES))
     if isinstance(score, APS):
-        return adaptive
+        return adaptive, [total]
     over = graph.add("Max", graph.add("Sub", o, float(score.rank or 0)), 0.0)
-    return graph.add("Sub", adaptive, graph.add("Mul", over, float(score.penalty or 0)))
+    return graph.add("Sub", adaptive, graph.add("Mul", over, float(score.penalty or 0))), [total]
+
+
+def _error(graph: Graph, P: str, model: Scored, shares: list[str]) -> str | None:
+    """How far rounding of what the classifier adds up moves scores that are made of ``shares`` of the probability.
+
+    If every ``z_c`` moves by ``d`` at most, the odds of some labels against the others move by a factor of ``exp 2d``
+    at most, and their share ``q`` of the probability by ``q (1 - q) (exp 2d - 1)``.
+    """
+    if P not in graph.errors or not shares:
+        return None
+    if not hasattr(model.classifier, "predict_proba"):
+        return graph.errors[P]
+    twice = graph.add("Mul", graph.errors[P], 2.0)
+    factor = graph.add("Mul", twice, graph.add("Exp", twice))  # at least exp 2d - 1
+    return graph.add("Mul", factor, graph.add("Sum", *(_spread(graph, one) for one in shares)))
+
+
+def _spread(graph: Graph, q: str) -> str:
+    """``q (1 - q)``."""
+    return graph.add("Abs", graph.add("Mul", q, graph.add("Sub", 1.0, q)))
 
 
 def _ordered(graph: Graph, P: str, k: int) -> str:

@@ -171,7 +171,9 @@ class _Scored(NamedTuple):
         scores, high, least, largest = [], [], [], 0.0
         for fold in model.folds_:
             scores.append(add_scores(graph, computed, fold.models[at], model.classes_, int(model.n_features_in_)))
-            high.append(_add_slack(graph, scores[-1], X, fold.calibrations[at].slacks))
+            reach = graph.errors.get(scores[-1])
+            most = graph.add("Add", scores[-1], reach) if reach else scores[-1]
+            high.append(_add_slack(graph, most, X, fold.calibrations[at].slacks))
             alphas = [np.sort(some) for some in fold.calibrations[at].alphas.values()]
             slacks = [_slack(fold.models[at], some) for some in alphas]
             least.append(list(map(least_equal, alphas, slacks)))
@@ -243,6 +245,8 @@ def _as_calibrated(graph: Graph, X: str, model: Any) -> str:
     for name in sorted({one for one in types if one is not None}):
         coarse = graph.cast(graph.cast(X, name.upper().replace("FLOAT32", "FLOAT")), "DOUBLE")
         X = graph.add("Where", np.array([[one == name for one in types]]), coarse, X)
+    trained = model._trained_types or model._calibrated_types
+    graph.single[X] = np.array([one is not None for one in rounded_to(trained, trained, int(model.n_features_in_))])
     return X
 
 
