@@ -42,6 +42,26 @@ def with_estimator(written, change):
     return forged(written, in_archives)
 
 
+def with_archive(written, change):
+    """A file in which ``change(data)`` has changed the bytes of each archive of skops."""
+
+    def in_archives(about, arrays):
+        for name in [node["skops"] for node in about["nodes"] if "skops" in node]:
+            arrays[name] = np.frombuffer(change(arrays[name].tobytes()), dtype=np.uint8)
+
+    return forged(written, in_archives)
+
+
+def rezipped(data, change):
+    """An archive of skops in which ``change(text)`` has changed the text of the schema."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(buffer, "w") as new:
+        for entry in old.namelist():
+            text = old.read(entry)
+            new.writestr(entry, change(text.decode()) if entry == "schema.json" else text)
+    return buffer.getvalue()
+
+
 def nodes(schema, name):
     """The nodes of skops for objects of a type, or for entries of that name in an object or a dict."""
     found, todo = [], [("", schema)]

@@ -92,7 +92,16 @@ def test_commands_print_by_that_alone():
         assert words == (["typer.echo"] if path.name == "show.py" else []), path.name
 
 
-@pytest.mark.parametrize("words", [["predict", "m.tightset", "test.csv"], ["--help"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["predict", "m.tightset", "test.csv"],
+        ["evaluate", "m.tightset", "test.csv", "--by-label"],
+        ["explain", "m.tightset", "test.csv", "--row", "5"],
+        ["info", "m.tightset"],
+        ["--help"],
+    ],
+)
 def test_a_closed_pipe_is_no_error(folder, words):
     """The reader is gone before the first line."""
     command = subprocess.Popen(

@@ -2,17 +2,21 @@
 
 import json
 import re
+import struct
 
 import lightgbm
 import numpy as np
 import pytest
 import xgboost
 from sklearn.datasets import load_wine
+from sklearn.naive_bayes import GaussianNB
 
 import tightset
-from forging import nodes, with_estimator
+from forging import forged, nodes, with_estimator
+from makers import quick_on_top
 from tightset import ConformalClassifier
-from tightset.boosters import sound_lightgbm, sound_xgboost
+from tightset.boosters import _xgboost_model, sound_lightgbm, sound_xgboost
+from tightset.boosting import Trees
 from tightset.packing import ModelFileError
 
 X, Y = load_wine(return_X_y=True)
@@ -78,6 +82,9 @@ def test_a_booster_of_lightgbm_predicts_the_same(lightgbm_text):
         (r"(?<=max_feature_idx=)\d+", "2"),
         (r"(?<=objective=)\w+", "lambdarank"),
         (r"shrinkage=.*", "shrinkage=0.1\nnum_leaves=9999"),
+        (r"(?<=leaf_value=)\S+", "nan"),
+        (r"(?<=leaf_value=)\S+", "-inf"),
+        (r"(?<=leaf_value=)\S+ \S+", "1.7e308 1e999"),
         (r"Tree=1", "Tree=7"),
         (r"tree\n", "tree\nmachines=elsewhere\n"),
     ],
@@ -172,3 +179,117 @@ def test_forged_boosters_of_xgboost_are_refused(xgboost_bytes):
         again.predict(xgboost.DMatrix(X))
     with pytest.raises(ValueError, match=r"cut short|longer|larger"):
         sound_xgboost(data[:-100])
+
+
+# ---- boosters that a measure of this package is trained on ---------------------------------------------------------
+
+
+def with_single(data, name, value):
+    """All numbers of an array of single precision replaced, in every tree."""
+    mark = name.encode() + b"[$d#L"
+    at = data.index(mark)
+    while at >= 0:
+        begin = at + len(mark) + 8
+        count = int.from_bytes(data[begin - 8 : begin], "big")
+        data = data[:begin] + struct.pack(">f", value) * count + data[begin + 4 * count :]
+        at = data.find(mark, begin)
+    return data
+
+
+@pytest.mark.parametrize("value", [3.3e38, np.nan, -np.inf])
+def test_leaves_of_xgboost_whose_sum_is_no_number(value, xgboost_bytes):
+    _, data = xgboost_bytes
+    with pytest.raises(
+        ValueError, match=r"a booster does not pass the check: (the sum of its leaves|split_conditions)"
+    ):
+        sound_xgboost(with_single(data, "split_conditions", value))
+
+
+@pytest.mark.parametrize("score", ["nan", "1e39", "-inf"])
+def test_base_scores_of_xgboost_that_are_no_numbers(score):
+    model = json.loads(
+        xgboost.XGBClassifier(n_estimators=1, max_depth=1, n_jobs=1).fit(X, Y).get_booster().save_raw("json")
+    )
+    model["learner"]["learner_model_param"]["base_score"] = score
+    with pytest.raises(ValueError, match="its base score is no number"):
+        _xgboost_model(model)
+
+
+def test_leaves_of_lightgbm_whose_sum_is_no_number(lightgbm_text):
+    text = re.sub(r"(?<=leaf_value=)\S+", "1.7e308", lightgbm_text)
+    with pytest.raises(ValueError, match="the sum of its leaves may be no number"):
+        sound_lightgbm(text)
+
+
+@pytest.fixture(scope="module")
+def on_trees(tmp_path_factory):
+    """By library: a file of a model whose mixture has a block of trees."""
+
+    def made(library):
+        if library == "lightgbm":
+            booster = lightgbm.train(
+                {"objective": "multiclass", "num_class": 3, "verbose": -1}, lightgbm.Dataset(X, Y), 5
+            )
+        else:
+            settings = {"objective": "multi:softprob", "num_class": 3, "max_depth": 2}
+            booster = xgboost.train(settings, xgboost.DMatrix(X, Y), 5)
+        model = quick_on_top(GaussianNB()).fit(X, Y)
+        (stacked,) = model.folds_[0].models
+        trees = Trees(library, booster, 5, 3)
+        both = stacked._replace(blocks=[*stacked.blocks, trees], weights=np.full(1 + len(stacked.blocks), 0.5))
+        model.folds_ = [model.folds_[0]._replace(models=[both])]
+        path = tmp_path_factory.mktemp(library) / "model"
+        model.save(path)
+        assert tightset.load(path).predict_set(X).any()
+        return path.read_bytes()
+
+    return {library: made(library) for library in ("lightgbm", "xgboost")}
+
+
+def test_trees_whose_scores_are_no_numbers(on_trees, tmp_path):
+    def of_lightgbm(schema, _):
+        for node in nodes(schema, "_handle"):
+            node["content"] = json.dumps(re.sub(r"(?<=leaf_value=)\S+", "inf", json.loads(node["content"])))
+
+    def of_xgboost(schema, files):
+        for node in nodes(schema, "handle"):
+            if node["__loader__"] == "BytearrayNode":
+                files[node["file"]] = with_single(files[node["file"]], "split_conditions", 3.3e38)
+
+    refused(tmp_path, with_estimator(on_trees["lightgbm"], of_lightgbm), "a leaf of a tree is no number")
+    refused(tmp_path, with_estimator(on_trees["xgboost"], of_xgboost), "the sum of its leaves may be no number")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "match"),
+    [
+        ("rounds", 0, r"Trees\.n_classes"),
+        ("rounds", "5", r"Trees\.rounds is '5'"),
+        ("n_classes", 2, r"Trees\.n_classes"),
+        ("library", "catboost", r"Trees\.library"),
+        ("booster", None, r"Trees\.booster must be a"),
+    ],
+)
+def test_trees_of_other_fields(field, value, match, on_trees, tmp_path):
+    for written in on_trees.values():
+
+        def change(about, _):
+            (trees,) = (node["fields"] for node in about["nodes"] if node.get("kind") == "Trees")
+            trees[field] = value
+
+        refused(tmp_path, forged(written, change), match)
+
+
+def test_trees_of_the_other_library(on_trees, tmp_path):
+    def change(about, _):
+        (trees,) = (node["fields"] for node in about["nodes"] if node.get("kind") == "Trees")
+        trees["library"] = "lightgbm" if trees["library"] == "xgboost" else "xgboost"
+
+    for written in on_trees.values():
+        refused(tmp_path, forged(written, change), r"Trees\.booster must be a \w+\.\w+\.Booster")
+
+
+def test_the_scores_of_trees_are_looked_at(on_trees, tmp_path, monkeypatch):
+    """A net beneath the check of the booster itself."""
+    monkeypatch.setattr(Trees, "scores", lambda self, X: np.full((len(X), self.n_classes), np.inf))
+    refused(tmp_path, on_trees["xgboost"], r"Trees\.booster must score each class, by a number")

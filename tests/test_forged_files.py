@@ -3,9 +3,7 @@
 Whatever loads here is asked to predict, so a check that is missing shows as a crash of the whole test run.
 """
 
-import io
 import json
-import zipfile
 from functools import partial
 
 import lightgbm
@@ -41,7 +39,7 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
 import tightset
-from forging import array_of, forged, nodes, put_array, with_estimator
+from forging import array_of, forged, nodes, put_array, rezipped, with_estimator
 from tightset import ConformalClassifier
 from tightset.compiled import check_compiled
 from tightset.packing import ModelFileError
@@ -325,15 +323,6 @@ def test_sparse_matrices_are_refused(name, tmp_path):
         arrays[at] = np.frombuffer(data, dtype=np.uint8)
 
     refused(tmp_path, forged(written, change), f"would build {module}.{kind}")
-
-
-def rezipped(data, change):
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(buffer, "w") as new:
-        for entry in old.namelist():
-            text = old.read(entry)
-            new.writestr(entry, change(text.decode()) if entry == "schema.json" else text)
-    return buffer.getvalue()
 
 
 def test_an_estimator_that_no_file_should_hold(tmp_path):

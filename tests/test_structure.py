@@ -18,7 +18,7 @@ ORDER = [
     "arrays", "inefficiency", "threads", "distributed", "rows", "rowtypes", "measures", "objective", "fused", "surrogate",
     "optimise", "lbfgs", "icp", "checking", "hashing", "scores", "metrics", "intervals", "shortfall", "columns", "models", "progress", "bases",
     "crossfit", "boosting", "grid", "paths",
-    "choice", "pool", "refine", "search", "stacking", "pieces", "trust", "boosters", "treenodes", "compiled", "archives",
+    "choice", "pool", "refine", "search", "stacking", "pieces", "trust", "ubjson", "boosters", "treenodes", "compiled", "archives",
     "packing", "storage", "notebook",
     "predicting", "predictor", "classifier", "scpo", "plots", "texts", "files", "encoding", "learning", "target", "tables",
     "kinds", "loading", "export", "comparing", "predictions", "explaining",

@@ -1,7 +1,7 @@
 """An estimator of another package as skops stores it: its types are agreed to, then it is built, then looked at.
 
 Most of an estimator can be checked once it is built. Not so what is handed to compiled code while it is being built:
-the text of a booster, and the sizes of a tree. These are checked, or made anew, before.
+the text of a booster, the sizes of a tree, the state of a tree of neighbours. These are checked, or made anew, before.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,8 @@ __all__ = ["UntrustedError", "build", "untrusted_types"]
 _KEYS = {*(f"builtins.{name}" for name in ("str", "int", "float", "bool", "bytes")), "builtins.NoneType"} | {
     f"numpy.{name}" for name in ("int32", "int64", "float64", "str_", "bool", "bool_")
 }
+_TREES_OF_NEIGHBOURS = ("sklearn.neighbors._kd_tree", "sklearn.neighbors._ball_tree")
+_METRICS = "sklearn.metrics._dist_metrics"
 _LIGHTGBM, _XGBOOST = "lightgbm.basic.Booster", "xgboost.core.Booster"
 
 
@@ -95,7 +97,7 @@ def _sound(data: bytes, schema: Any, trusted: set[str]) -> bytes:
         if "key_types" in node:
             _plain_keys(node)
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        _check_sizes(nodes, archive)
+        _check_sizes(nodes, archive, trusted)
         made: dict[str, bytes] = {}
         for node in nodes:
             name = _type_of(node)
@@ -153,30 +155,117 @@ def _rewritten(archive: zipfile.ZipFile, schema: Any, made: dict[str, bytes]) ->
     return buffer.getvalue()
 
 
-def _check_sizes(nodes: list[dict[str, Any]], archive: zipfile.ZipFile) -> None:
-    """What constructors take as a size: the outputs of a tree of scikit-learn, the pool of a seed of NumPy."""
-    first: dict[Any, Any] = {}
-    ambiguous = {
-        node["__id__"]
-        for node in nodes
-        if "__id__" in node and first.setdefault(node["__id__"], node) is not node and first[node["__id__"]] != node
-    }
-
-    def own(node: Any, loader: str = "JsonNode") -> bool:
-        return node["__loader__"] == loader and node.get("__id__") not in ambiguous
-
+def _check_sizes(nodes: list[dict[str, Any]], archive: zipfile.ZipFile, trusted: set[str]) -> None:
+    """What constructors and ``__setstate__`` of compiled code take without looking: how much of what there is."""
+    parts = _Parts(nodes, archive)
     for node in nodes:
         if node["__loader__"] == "TreeNode":
-            arguments = node["__reduce__"]["args"]
-            columns, classes, outputs = arguments["content"]
-            sound = own(arguments, "TupleNode") and own(classes, "NdArrayNode")
-            if not (sound and own(columns) and own(outputs)):
-                raise ValueError("a tree is not what scikit-learn writes")
-            numbers = np.load(io.BytesIO(archive.read(classes["file"])), allow_pickle=False)
-            if numbers.ndim != 1 or json.loads(outputs["content"]) != len(numbers) or not (numbers >= 1).all():
-                raise ValueError("a tree has not as many outputs as it says")
+            _check_tree(node, parts)
         elif node["__loader__"] == "RandomGeneratorNode":
             seed = node["content"]["seed_seq"]
             size = seed["content"].get("pool_size")
-            if not (own(seed, "DictNode") and own(size) and size["content"] == "4"):
+            if not (parts.own(seed, "DictNode") and parts.own(size, "JsonNode") and size["content"] == "4"):
                 raise ValueError("a seed is not what NumPy writes")
+        elif node["__loader__"] == "ObjectNode" and _type_of(node) not in trusted:
+            if node.get("__module__") in _TREES_OF_NEIGHBOURS:
+                _check_neighbours(node, parts)
+            elif node.get("__module__") == _METRICS:
+                _check_metric(node, parts)
+
+
+class _Parts:
+    """What nodes hold, of those that skops builds as they stand: of two of one identity it takes the first."""
+
+    def __init__(self, nodes: list[dict[str, Any]], archive: zipfile.ZipFile) -> None:
+        first: dict[Any, Any] = {}
+        self._archive = archive
+        self._ambiguous = {
+            node["__id__"]
+            for node in nodes
+            if "__id__" in node and first.setdefault(node["__id__"], node) is not node and first[node["__id__"]] != node
+        }
+
+    def own(self, node: Any, loader: str) -> bool:
+        right = isinstance(node, dict) and node.get("__loader__") == loader
+        return right and node.get("__id__") not in self._ambiguous
+
+    def number(self, node: Any, kind: type | tuple[type, ...] = int) -> Any:
+        value = json.loads(node["content"]) if self.own(node, "JsonNode") else None
+        number = isinstance(value, kind) and not isinstance(value, bool)
+        if not number:
+            raise ValueError("what should be a number is none")
+        return value
+
+    def array(self, node: Any, dtype: Any, ndim: int) -> np.ndarray:
+        """An array of that type, or of that kind of structure (``np.void``)."""
+        if not self.own(node, "NdArrayNode") or (node["type"], _type_of(node)) != ("numpy", "numpy.ndarray"):
+            raise ValueError("what should be an array is none")
+        found = np.load(io.BytesIO(self._archive.read(node["file"])), allow_pickle=False)
+        right = isinstance(found, np.ndarray) and found.ndim == ndim
+        if not right or not (found.dtype.type is np.void if dtype is np.void else found.dtype == dtype):
+            raise ValueError("an array is of another type")
+        return np.asarray(found)
+
+    def tuple(self, node: Any, length: int) -> list[Any]:
+        """The nodes in a tuple: compiled code does not look how many there are, nor whether it is one."""
+        if not self.own(node, "TupleNode") or _type_of(node) != "builtins.tuple" or len(node["content"]) != length:
+            raise ValueError(f"what should be a tuple of {length} is none")
+        return list(node["content"])
+
+
+def _refused(what: str, check: Callable[[], Any]) -> Any:
+    try:
+        return check()
+    except Exception as error:
+        raise ValueError(f"{what} is not what scikit-learn writes ({error})") from error
+
+
+def _check_tree(node: Any, parts: _Parts) -> None:
+    """Of scikit-learn: as many classes as it has outputs, as many nodes as it says."""
+
+    def sizes() -> tuple[int, np.ndarray, int, int]:
+        columns, classes, outputs = parts.tuple(node["__reduce__"]["args"], 3)
+        parts.number(columns)
+        if not parts.own(node["content"], "DictNode"):
+            raise ValueError("it has no nodes")
+        state = node["content"]["content"]
+        parts.number(state["max_depth"])
+        parts.array(state["values"], np.float64, 3)
+        nodes = len(parts.array(state["nodes"], np.void, 1))
+        return parts.number(outputs), parts.array(classes, np.intp, 1), parts.number(state["node_count"]), nodes
+
+    outputs, classes, said, nodes = _refused("a tree", sizes)
+    if outputs != len(classes) or not (classes >= 1).all():
+        raise ValueError("a tree has not as many outputs as it says")
+    if said != nodes or nodes < 1:
+        raise ValueError("a tree has not as many nodes as it says")
+
+
+def _check_neighbours(node: Any, parts: _Parts) -> None:
+    """A k-d tree or a ball tree: rows, their order, nodes, bounds, seven numbers, the metric, and weights or None."""
+
+    def check() -> None:
+        entries = parts.tuple(node["content"], 13)
+        for entry, dtype, ndim in zip(entries, (np.float64, np.intp, np.void, np.float64), (2, 1, 1, 3), strict=False):
+            parts.array(entry, dtype, ndim)
+        for entry in entries[4:11]:
+            parts.number(entry)
+        metric, weights = entries[11:]
+        if not parts.own(metric, "ObjectNode") or metric.get("__module__") != _METRICS:
+            raise ValueError("it has no metric")
+        if not (parts.own(weights, "JsonNode") and weights["content"] == "null"):
+            parts.array(weights, np.float64, 1)
+
+    _refused("a tree of neighbours", check)
+
+
+def _check_metric(node: Any, parts: _Parts) -> None:
+    """The power, the weights of the columns, and a matrix."""
+
+    def check() -> None:
+        power, weights, matrix = parts.tuple(node["content"], 3)
+        parts.number(power, (int, float))
+        parts.array(weights, np.float64, 1)
+        parts.array(matrix, np.float64, 2)
+
+    _refused("a metric", check)

@@ -11,10 +11,13 @@ from __future__ import annotations
 
 import json
 import re
-import struct
+import sys
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any, ClassVar
+from math import isfinite
+from typing import Any
+
+from tightset.ubjson import read_ubjson
 
 __all__ = ["sound_lightgbm", "sound_xgboost"]
 
@@ -23,8 +26,8 @@ _WHOLE = re.compile(r"-?\d{1,10}")
 _NAME = re.compile(r"[^\s=]{1,1000}")
 _INFO = re.compile(r"none|\[[-+.\deE]{1,60}:[-+.\deE]{1,60}\]|-?\d{1,10}(:-?\d{1,10})*")
 _MOST = 2**31 - 1
+_LARGEST, _LARGEST_SINGLE = sys.float_info.max, (2 - 2**-23) * 2.0**127  # of double and of single precision
 _NO_PARENT = 2**31 - 1
-_DEEPEST = 32  # objects within objects, where XGBoost has ten
 
 _LIGHTGBM_HEAD = ("version", "num_class", "num_tree_per_iteration", "label_index", "max_feature_idx", "objective")
 _LIGHTGBM_TREE = (
@@ -68,7 +71,12 @@ def sound_lightgbm(text: str) -> str:
         tokens = said.get(key, "").split(" ")
         _must(len(tokens) == columns and all(form.fullmatch(token) for token in tokens), f"its {key} are no columns")
         lines.append(f"{key}={' '.join(tokens)}")
-    parts = [_lightgbm_tree(at, tree, columns) for at, tree in enumerate(trees)]
+    parts, largest = [], []
+    for at, tree in enumerate(trees):
+        part, leaves = _lightgbm_tree(at, tree, columns)
+        parts.append(part)
+        largest.append(max(map(abs, leaves)))
+    _must(sum(largest) < _LARGEST, "the sum of its leaves may be no number")
     lines.append("tree_sizes=" + " ".join(str(len(part)) for part in parts))
     return "\n".join(lines) + "\n\n" + "".join(parts) + "end of trees\n\npandas_categorical:null\n"
 
@@ -80,7 +88,8 @@ def _lightgbm_objective(text: str, groups: int) -> str:
     return text
 
 
-def _lightgbm_tree(at: int, text: str, columns: int) -> str:
+def _lightgbm_tree(at: int, text: str, columns: int) -> tuple[str, list[float]]:
+    """A tree made anew, and the values of its leaves."""
     number, _, body = text.partition("\n")
     _must(number == str(at), "its trees are not in order")
     said = dict(_entries(body))
@@ -105,6 +114,7 @@ def _lightgbm_tree(at: int, text: str, columns: int) -> str:
     right = rows["right_child"] = indices("right_child", inner, -leaves, inner - 1)
     thresholds = rows["threshold"] = numbers("threshold", inner)
     rows["leaf_value"] = numbers("leaf_value", leaves)
+    _must(all(isfinite(float(value)) for value in rows["leaf_value"]), "a leaf of a tree is no number")
     for key, length in (("split_gain", inner), ("leaf_weight", leaves), ("internal_value", inner)):
         rows[key] = numbers(key, length) if said.get(key) else []
     rows["internal_weight"] = numbers("internal_weight", inner) if said.get("internal_weight") else []
@@ -121,7 +131,7 @@ def _lightgbm_tree(at: int, text: str, columns: int) -> str:
         rows["cat_threshold"] = indices("cat_threshold", bounds[-1], 0, 2**32 - 1)
     rows["is_linear"], rows["shrinkage"] = [0], numbers("shrinkage", 1)
     said_again = "\n".join(f"{key}={' '.join(map(str, rows[key]))}" for key in _LIGHTGBM_TREE if key in rows)
-    return f"Tree={at}\n{said_again}\n\n\n"
+    return f"Tree={at}\n{said_again}\n\n\n", [float(value) for value in rows["leaf_value"]]
 
 
 def _entries(text: str, words: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
@@ -152,7 +162,7 @@ def sound_xgboost(data: bytes) -> bytes:
     """
     import xgboost
 
-    whole = _Ubjson(bytes(data)).value()
+    whole = read_ubjson(bytes(data))
     model = _xgboost_model(whole["Model"] if isinstance(whole, dict) and "Model" in whole else whole)
     booster = xgboost.Booster()
     booster.load_model(bytearray(json.dumps(model, allow_nan=False).encode()))
@@ -166,7 +176,8 @@ def _xgboost_model(model: Any) -> dict[str, Any]:
     base = _text(learner["learner_model_param"], "base_score")
     scores = base.strip("[]").split(",")
     _must(base in (scores[0], f"[{','.join(scores)}]"), "its base score is no number")
-    _must(len(scores) in (1, groups) and all(map(_NUMBER.fullmatch, scores)), "its base score is no number")
+    right = len(scores) in (1, groups) and all(map(_NUMBER.fullmatch, scores))
+    _must(right and all(abs(float(one)) <= _LARGEST_SINGLE for one in scores), "its base score is no number")
     _must(_text(learner["learner_model_param"], "num_target", "1") == "1", "it has several targets")
     average = _text(learner["learner_model_param"], "boost_from_average", "1")
     _must(average in ("0", "1"), "boost_from_average is neither 0 nor 1")
@@ -182,6 +193,9 @@ def _xgboost_model(model: Any) -> dict[str, Any]:
     _must(all(0 <= group < groups for group in info), "a tree is of no class")
     _must(rounds[:1] == [0] and rounds[-1:] == [len(info)], "its rounds are not its trees")
     _must(all(a <= b for a, b in pairwise(rounds)), "its rounds are not in order")
+    sound = [_xgboost_tree(at, tree, columns) for at, tree in enumerate(made or [])]
+    most = sum(map(_largest_leaf, sound)) + max(abs(float(one)) for one in scores)
+    _must(most <= _LARGEST_SINGLE, "the sum of its leaves may be no number")
     parallel = _whole(_text(param_of_trees, "num_parallel_tree", "1"), 0, 10**6)
     return {
         "version": [_number(one) for one in _integers(model, "version")][:3],
@@ -194,13 +208,19 @@ def _xgboost_model(model: Any) -> dict[str, Any]:
                     "gbtree_model_param": {"num_parallel_tree": str(parallel), "num_trees": str(len(info))},
                     "iteration_indptr": rounds,
                     "tree_info": info,
-                    "trees": [_xgboost_tree(at, tree, columns) for at, tree in enumerate(made or [])],
+                    "trees": sound,
                 },
             },
             "learner_model_param": {**param, "base_score": base, "boost_from_average": average, "num_target": "1"},
             "objective": _xgboost_objective(_within(learner, "objective"), param["num_class"]),
         },
     }
+
+
+def _largest_leaf(tree: dict[str, Any]) -> float:
+    """The value of a leaf is where a split has its threshold."""
+    both = zip(tree["split_conditions"], tree["left_children"], strict=True)
+    return max(abs(float(value)) for value, child in both if child == -1)
 
 
 def _xgboost_objective(objective: dict[str, Any], classes: str) -> dict[str, Any]:
@@ -291,63 +311,8 @@ def _integers(of: dict[str, Any], key: str, length: int | None = None) -> list[i
 def _floats(of: dict[str, Any], key: str, length: int) -> list[float]:
     found = of.get(key)
     _must(isinstance(found, list) and len(found) == length, f"{key} are not as many as the nodes")
-    _must(all(isinstance(one, (int, float)) and abs(one) < 1e300 for one in found or []), f"{key} are no numbers")
+    _must(
+        all(isinstance(one, (int, float)) and abs(one) <= _LARGEST_SINGLE for one in found or []),
+        f"{key} are no numbers",
+    )
     return [float(one) for one in found or []]
-
-
-class _Ubjson:
-    """Universal binary JSON as XGBoost writes it: keys without a mark, arrays with their length, big-endian numbers."""
-
-    _NUMBERS: ClassVar = {"i": "b", "U": "B", "I": "h", "l": "i", "L": "q", "d": "f", "D": "d"}
-
-    def __init__(self, data: bytes) -> None:
-        self._data, self._at = data, 0
-
-    def value(self, depth: int = 0) -> Any:
-        _must(depth < _DEEPEST, "it is nested too deeply")
-        mark = self._take(1).decode("latin-1")
-        if mark == "{":
-            return self._object(depth)
-        if mark == "[":
-            return self._array(depth)
-        if mark == "S":
-            return self._take(self._length()).decode()
-        if mark in self._NUMBERS:
-            return self._unpacked(mark, 1)[0]
-        _must(mark in "TFZ", "it has a mark that is unknown")
-        return {"T": True, "F": False, "Z": None}[mark]
-
-    def _object(self, depth: int) -> dict[str, Any]:
-        found = {}
-        while self._data[self._at : self._at + 1] != b"}":
-            key = self._take(self._length()).decode()
-            _must(key not in found, "an entry is there twice")
-            found[key] = self.value(depth + 1)
-        self._at += 1
-        return found
-
-    def _array(self, depth: int) -> list[Any]:
-        mark = self._data[self._at : self._at + 1]
-        if mark == b"$":
-            kind = self._take(2)[1:].decode("latin-1")
-            _must(self._take(1) == b"#" and kind in self._NUMBERS, "an array has a kind that is unknown")
-            return self._unpacked(kind, self._length())
-        _must(self._take(1) == b"#", "an array has no length")
-        length = self._length()
-        _must(length <= len(self._data), "an array is longer than the file")
-        return [self.value(depth + 1) for _ in range(length)]
-
-    def _length(self) -> int:
-        _must(self._take(1) == b"L", "a length is no number")
-        length = int.from_bytes(self._take(8), "big", signed=True)
-        _must(0 <= length <= len(self._data), "a length is larger than the file")
-        return length
-
-    def _unpacked(self, mark: str, count: int) -> list[Any]:
-        form = f">{count}{self._NUMBERS[mark]}"
-        return list(struct.unpack(form, self._take(struct.calcsize(form))))
-
-    def _take(self, count: int) -> bytes:
-        _must(self._at + count <= len(self._data), "it is cut short")
-        self._at += count
-        return self._data[self._at - count : self._at]

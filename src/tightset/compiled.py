@@ -90,6 +90,7 @@ def _checks() -> dict[str, Callable[[Any], Iterable[Any] | None]]:
         "PolynomialFeatures": _polynomial,
         "_BaseKMeans": _k_means,
         "LGBMModel": _lightgbm,
+        "XGBModel": _xgboost,
         "RandomState": _random_numbers,
         "Generator": _random_numbers,
         "Tree": _astray,
@@ -250,6 +251,31 @@ def _lightgbm(one: Any) -> None:
         must(name in ("class_weight", "random_state") or _is_plain(value), f"the parameter {name} of LightGBM")
     must(_is_plain([vars(one).get(name) for name in ("_objective", "_n_classes")]), "the objective of LightGBM")
     must(vars(one).get("_Booster") is None or type(one._Booster) is Booster, "the booster of LightGBM")
+
+
+def _xgboost(one: Any) -> None:
+    """Its verbosity is set for all of XGBoost: one that is none would spoil every other model of the process."""
+    from xgboost.core import Booster
+
+    said = one.get_params(deep=False)
+    loud = said["verbosity"]
+    must(loud is None or (is_whole(loud) and 0 <= loud <= 3), f"the verbosity of XGBoost is {loud!r:.20}")
+    missing = said["missing"]
+    must(isinstance(missing, (float, np.floating)) or is_whole(missing), "what XGBoost takes as missing is no number")
+    for name in ("booster", "objective", "enable_categorical", "feature_types"):  # which predictions read as well
+        must(_is_plain(said[name]), f"the parameter {name} of XGBoost")
+    for name, value in said.items():
+        must(name == "random_state" or _is_made_of_plain(value), f"the parameter {name} of XGBoost")
+    must(vars(one).get("_Booster") is None or type(one._Booster) is Booster, "the booster of XGBoost")
+
+
+def _is_made_of_plain(value: Any) -> bool:
+    """Whether it is a text, a number, or a list or dict of such, as constraints of columns are."""
+    if isinstance(value, dict):
+        return all(map(_is_made_of_plain, [*value.keys(), *value.values()]))
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_made_of_plain, value))
+    return isinstance(value, str) or _is_plain(value)
 
 
 def _is_plain(value: Any) -> bool:

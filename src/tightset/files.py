@@ -7,6 +7,7 @@ chunk has about a million cells, whatever the size of the file.
 from __future__ import annotations
 
 import bz2
+import codecs
 import csv
 import gzip
 import io
@@ -19,8 +20,9 @@ import warnings
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from tightset.texts import as_text
 
@@ -58,8 +60,13 @@ class TableFile:
     ) -> None:
         self.name = "standard input" if str(path) == "-" else str(path)
         self.path = None if str(path) == "-" else Path(path)
-        if delimiter is not None and len(delimiter) != 1:
-            raise TableError(f"the delimiter must be a single character, such as ';'; got {delimiter!r}")
+        if delimiter is not None and not _may_delimit(delimiter):
+            raise TableError(
+                "the delimiter must be a single character of ASCII, such as ';', and neither a quote nor the end of a "
+                f"line; got {delimiter!r}"
+            )
+        if not _is_of_text(encoding):
+            raise TableError(f"the encoding must be one of text, such as utf-8, latin-1 or utf-16; got {encoding!r}")
         by_name = "\t" if re.search(r"\.(tsv|tab)(\.\w+)?$", self.name, re.IGNORECASE) else ","
         self.delimiter, self.encoding = delimiter or by_name, encoding
         self.missing = tuple(missing)
@@ -69,18 +76,33 @@ class TableFile:
             raise TableError(f"there is no file {self.path}")
         if self.path is not None and self.path.is_dir():
             raise TableError(f"{self.path} is a folder; give a file")
+        self._flows = self.path is None or not self.path.is_file()  # pipes can be read once, too
 
     def twice(self) -> None:
-        """What is to be read more than once must lie in a file: standard input is copied to a temporary one."""
-        if self.path is None and self._spool is None:
-            self._spool = tempfile.NamedTemporaryFile(suffix=".table")  # noqa: SIM115 - lives as long as this object
-            shutil.copyfileobj(sys.stdin.buffer, self._spool)
-            self._spool.flush()
+        """What is to be read more than once must lie in a file: a stream is copied to a temporary one."""
+        if self._flows and self._spool is None:
+            spool = tempfile.NamedTemporaryFile(suffix=".table")  # noqa: SIM115 - lives as long as this object
+            with self._opened() as stream:
+                shutil.copyfileobj(stream, spool)
+            spool.flush()
+            self._spool = spool
 
     @property
     def where(self) -> Any:
         """The file that is read, or None of a stream."""
-        return self.path or (self._spool and Path(self._spool.name))
+        return Path(self._spool.name) if self._spool else None if self._flows else self.path
+
+    @contextmanager
+    def _opened(self) -> Iterator[Any]:
+        """The bytes of the file or the stream; standard input is left open."""
+        path = self.where or self.path
+        if path:
+            with path.open("rb") as stream:
+                yield stream
+        elif sys.stdin is None:
+            raise TableError("standard input is closed")
+        else:
+            yield sys.stdin.buffer
 
     @property
     def n_bytes(self) -> int | None:
@@ -110,10 +132,7 @@ class TableFile:
         progress(0)
         only = None if only is None else frozenset(only)
         path = self.where
-        if path is None and sys.stdin is None:
-            raise TableError("standard input is closed")
-        stream: Any = path.open("rb") if path else sys.stdin.buffer
-        try:
+        with self._opened() as stream:
             counted = _Counted(stream)
             reader = io.BufferedReader(counted, 2**16)
             start = reader.peek(8)[:8]
@@ -124,42 +143,56 @@ class TableFile:
             if start[:4] == b"PAR1":
                 frames = self._parquet(path, only, {*text, label})
             else:
-                frames = self._delimited(self._plain(reader, start, path), only, text, label)
+                frames = self._delimited(reader, path, only, text, label)
             for frame in frames:
                 yield frame
                 progress(counted.read_bytes)
-        finally:
-            if path:
-                stream.close()
 
-    def _plain(self, reader: Any, start: bytes, path: Path | None) -> Any:
+    def _plain(self, reader: Any, path: Path | None) -> Any:
         """The bytes of the text, unpacked."""
-        for magic, opened in _MAGIC.items():
-            if start.startswith(magic):
-                return opened(reader)
-        if start.startswith(b"\x28\xb5\x2f\xfd"):
+        start = reader.peek(8)[:8]
+        opened = next((opened for magic, opened in _MAGIC.items() if start.startswith(magic)), None)
+        plain = opened(reader) if opened else self._unzipped(path) if start.startswith(b"PK") else reader
+        inside = plain.peek(8)[:8]
+        if plain is not reader and inside.startswith((b"PAR1", b"PK", *_MAGIC)):
+            raise TableError(f"{self.name} is packed twice; unpack it once, and give what comes out")
+        if inside.startswith(b"\x28\xb5\x2f\xfd"):
             raise TableError(f"{self.name} is compressed by zstd; unpack it first: zstd -d -c FILE | tightset ... -")
-        if start.startswith(b"PK"):
-            if path is None:
-                raise TableError("standard input is a zip archive; unpack it first: unzip -p FILE | tightset ... -")
-            names = zipfile.ZipFile(path).namelist()
+        if inside.startswith(b"ARROW1"):
+            raise TableError(
+                f"{self.name} is Feather, which is not read here; save it as Parquet: "
+                "pandas.read_feather(FILE).to_parquet(...)"
+            )
+        return plain
+
+    def _unzipped(self, path: Path | None) -> Any:
+        if path is None:
+            raise TableError(f"{self.name} is a zip archive; unpack it first: unzip -p FILE | tightset ... -")
+        try:
+            archive = zipfile.ZipFile(path)
+            names = [name for name in archive.namelist() if not name.endswith("/")]
             if "[Content_Types].xml" in names:
                 raise TableError(f"{self.name} is an Excel workbook; save the sheet as CSV, and give that")
             if len(names) != 1:
                 raise TableError(f"{self.name} is a zip archive of {len(names)} files; it must hold one table")
-            return zipfile.ZipFile(path).open(names[0])
-        return reader
+            return archive.open(names[0])
+        except (RuntimeError, NotImplementedError, zipfile.BadZipFile) as error:  # of passwords, and other methods
+            raise TableError(f"{self.name} is a zip archive that cannot be unpacked: {error}") from None
 
     def _delimited(
-        self, stream: BinaryIO, only: Collection[str] | None, text: Collection[str], label: str | None
+        self,
+        reader: Any,
+        path: Path | None,
+        only: Collection[str] | None,
+        text: Collection[str],
+        label: str | None,
     ) -> Iterator[Any]:
         import pandas as pd
 
         texts = {*text, label}
-        lines = io.TextIOWrapper(
-            stream, encoding="utf-8-sig" if self.encoding == "utf-8" else self.encoding, newline=""
-        )
         try:
+            encoding = "utf-8-sig" if self.encoding == "utf-8" else self.encoding
+            lines = io.TextIOWrapper(self._plain(reader, path), encoding=encoding, newline="")
             header = next(csv.reader(lines, delimiter=self.delimiter))
             self._check_header(header)
             with warnings.catch_warnings():
@@ -216,7 +249,7 @@ class TableFile:
         except ImportError:
             raise TableError('Parquet files need another package: pip install "tightset[io]"') from None
         if path is None:
-            raise TableError("standard input is Parquet, which is not a stream; give the file by name")
+            raise TableError(f"{self.name} is Parquet, which is not a stream; give a file")
         try:
             table = pq.ParquetFile(path)
             names = table.schema_arrow.names
@@ -280,6 +313,19 @@ class _Counted(io.RawIOBase):
         buffer[: len(data)] = data
         self.read_bytes += len(data)
         return len(data)
+
+
+def _may_delimit(text: str) -> bool:
+    return len(text) == 1 and text.isascii() and text not in '"\r\n\0'
+
+
+def _is_of_text(encoding: str) -> bool:
+    """Whether files of text have it: hex and zip turn bytes into bytes, and names of hosts are no files."""
+    try:
+        found = codecs.lookup(encoding)
+    except (LookupError, ValueError):
+        return False
+    return bool(getattr(found, "_is_text_encoding", True)) and found.name not in ("idna", "punycode", "undefined")
 
 
 def check_names(names: Collection[str], of: str) -> None:

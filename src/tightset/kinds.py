@@ -37,14 +37,9 @@ from tightset.tables import TablePredictor
 __all__ = ["check_model", "make"]
 
 _LABELS = "biufmMUOT"  # kinds of arrays that classes may be
-_OPTIONAL = (
-    "_trained_types",
-    "_calibrated_types",
-    "_trained_sparse",
-    "_mark",
-    "merged",
-    "dropped",
-)  # not in files of the first version
+# Not in files of the first version.
+_OPTIONAL = ("_trained_types", "_calibrated_types", "_trained_sparse", "_mark", "merged", "dropped")
+_BOOSTERS = {"lightgbm": "lightgbm.basic.Booster", "xgboost": "xgboost.core.Booster"}
 _LATER = ("nested",)  # parameters that those do not have; the class has a default
 
 
@@ -200,9 +195,9 @@ def _check_parameters(model: ConformalPredictor) -> None:
     _refused(name, tried._check_parameters)
 
 
-def _refused(what: str, check: Callable[[], Any]) -> None:
+def _refused(what: str, check: Callable[[], Any]) -> Any:
     try:
-        check()
+        return check()
     except (ValueError, TypeError, ArithmeticError, AttributeError) as error:
         raise ModelFileError(f"{what}: {error}") from None
 
@@ -304,11 +299,13 @@ def _check_block(block: Any, columns: int | None, classes: np.ndarray) -> None:
 
 def _check_trees(trees: Trees, columns: int | None, C: int) -> None:
     _must(trees.library in LIBRARIES, f"Trees.library must be one of {', '.join(LIBRARIES)}")
-    _must(type(trees.booster).__module__.startswith(f"{trees.library}."), "Trees.booster must be of its library")
+    kind = type(trees.booster)
+    own = f"{kind.__module__}.{kind.__qualname__}" == _BOOSTERS[trees.library]
+    _must(own, f"Trees.booster must be a {_BOOSTERS[trees.library]}")
     _must(trees.n_classes == C and trees.rounds > 0, "Trees.n_classes must be the classes of the model")
     zeros = np.zeros((1, columns or 0))
-    _refused("Trees.booster", lambda: trees.scores(zeros))
-    _must(trees.scores(zeros).shape == (1, C), "Trees.booster must score each class")
+    scores = _refused("Trees.booster", lambda: trees.scores(zeros))
+    _must(scores.shape == (1, C) and np.isfinite(scores).all(), "Trees.booster must score each class, by a number")
 
 
 def _check_classifier(model: Any, columns: int | None, classes: np.ndarray) -> None:

@@ -7,6 +7,7 @@ with 64 zeros in its own place.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -78,9 +79,11 @@ def written_whole(path: Any) -> Iterator[BinaryIO]:
         os.umask(mask)
         Path(name).chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~mask)
         Path(name).replace(path)
-    except BaseException:
+    except BaseException as error:
         with suppress(FileNotFoundError):
             Path(name).unlink()
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+            error.filename = error.filename or str(path)  # which writing does not say
         raise
 
 

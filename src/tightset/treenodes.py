@@ -8,6 +8,7 @@ is checked with it, since that is what its rows were checked for.
 from __future__ import annotations
 
 import inspect
+import warnings
 from typing import Any
 
 import numpy as np
@@ -146,6 +147,7 @@ def _check_preprocessor(preprocessor: Any, columns: int) -> None:
 
     must(type(preprocessor) is ColumnTransformer and preprocessor.n_features_in_ == columns, "columns of a booster")
     check_fields(preprocessor)
+    must(preprocessor.transformer_weights is None, "columns of a booster have weights")
     (first, encoder, coded), (second, same, others) = preprocessor.transformers_[:2]
     must((first, second) == ("encoder", "numerical"), "columns of a booster")
     must(all(rest[1] == "drop" for rest in preprocessor.transformers_[2:]), "columns of a booster")
@@ -162,3 +164,8 @@ def _check_preprocessor(preprocessor: Any, columns: int) -> None:
         must(not same.kw_args, "columns of a booster")
     else:
         must(not masks[1].any(), "columns of a booster")
+    row = np.zeros((1, columns), dtype=object)
+    row[0, masks[0]] = [values[0] for values in encoder.categories_]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that the row has no names of columns
+        must(np.shape(preprocessor.transform(row)) == (1, columns), "a booster gets other columns than it was given")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -28,8 +29,13 @@ app = typer.Typer(
 )
 
 
+_FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
+_PRINTED = ("compare", "demo", "evaluate", "explain", "info")  # commands whose result is what they print
+
+
 @app.callback(invoke_without_command=True)
 def _root(
+    context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
 ) -> None:
     if version:
@@ -37,6 +43,8 @@ def _root(
 
         say(f"tightset {__version__}")
         raise typer.Exit
+    if sys.stdout is None and context.invoked_subcommand in _PRINTED:
+        raise OSError("standard output is closed, and there is nowhere else to write to")
 
 
 @app.command()
@@ -91,6 +99,17 @@ def _show_usage(error: Any) -> None:
     error.show()
 
 
+def _open_standard_streams() -> None:
+    """Where one is closed, a file opened later would take its place, and get what libraries print."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free, which is this
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123 - as long as the process
+
+
 def main() -> None:
     """Run the command line; whatever goes wrong is a sentence and an exit code, not a traceback.
 
@@ -111,6 +130,7 @@ def main() -> None:
         raise KeyboardInterrupt
 
     warnings.showwarning = say_once
+    _open_standard_streams()
     if threading.current_thread() is threading.main_thread():
         for how in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
             signal.signal(how, stop)  # so that what is half done is taken away
@@ -131,8 +151,11 @@ def main() -> None:
         elif hasattr(error, "show"):  # wrong usage: typer knows how to say it
             _show_usage(error)
         elif isinstance(error, OSError) and error.strerror:
-            where = f": {error.filename}" if error.filename else ""
-            say(f"tightset: {error.strerror}{where}", err=True)
+            where = error.filename
+            if where is None and error.errno in _FULL:  # files name themselves
+                where = "standard output"
+                os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python tries again when it ends
+            say(f"tightset: {error.strerror}" + (f": {where}" if where else ""), err=True)
         else:
             say(f"tightset: {error}", err=True)
         code = 130 if stopped else getattr(error, "exit_code", 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from pathlib import Path
@@ -151,10 +152,18 @@ def table_of(data: str, delimiter: str | None, encoding: str, missing: Any) -> A
 
 def check_out(out: Path, *inputs: str, model: bool = False) -> None:
     """Refuse, before any work, to write where something else would be lost, or where nothing can be written."""
-    if not out.parent.is_dir():
-        raise typer.BadParameter(f"there is no folder {out.parent}", param_hint="--out")
-    if not os.access(out.parent, os.W_OK):
-        raise typer.BadParameter(f"the folder {out.parent} cannot be written to", param_hint="--out")
+    try:
+        out.stat()
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise typer.BadParameter(f"{out} is a link that leads to itself", param_hint="--out") from None
+    folder = Path(os.path.realpath(out)).parent if out.is_symlink() else out.parent  # a link stays one
+    if not folder.is_dir():
+        raise typer.BadParameter(f"there is no folder {folder}", param_hint="--out")
+    if not os.access(folder, os.W_OK):
+        raise typer.BadParameter(f"the folder {folder} cannot be written to", param_hint="--out")
+    if out.exists() and not os.access(out, os.W_OK):
+        raise typer.BadParameter(f"{out} is read-only; give another name", param_hint="--out")
     if out.is_dir():
         raise typer.BadParameter(f"{out} is a folder; give the name of a file", param_hint="--out")
     if any(name != "-" and Path(name).exists() and out.exists() and out.samefile(name) for name in inputs):

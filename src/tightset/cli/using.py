@@ -65,6 +65,8 @@ def predict(
     from tightset.predictions import FORMATS, calibration_rows, first_of, predicted
     from tightset.storage import written_whole
 
+    if out is None and sys.stdout is None:
+        raise typer.BadParameter("standard output is closed: give a file to write to", param_hint="--out")
     loaded, levels = model_of(model, confidence)
     if out is not None:
         check_out(out, data, str(model))
