@@ -15,7 +15,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable
-from itertools import product
+from itertools import groupby, product
 from typing import Any
 
 import dask
@@ -136,15 +136,16 @@ SWEEPS: list[tuple[type[Arrays], Iterable[str], tuple[float, float], list[tuple[
 ]
 
 
-def coverage(way: Arrays, calibrated: str, new: str, values: tuple[float, float], draws: int) -> tuple[float, float]:
-    covered, size = [], []
+def coverage(way: Arrays, calibrated: str, new: list[str], values: tuple[float, float], draws: int) -> np.ndarray:
+    """The mean coverage and size of sets for each type of new rows, ``(2, types)``."""
+    found = np.zeros((2, len(new)))
     for draw in range(draws):
         (X_cal, y_cal), (X_new, y_new) = rows([3, draw], CALIBRATED, values), rows([4, draw], NEW, values)
         way.calibrate(way.of_type(X_cal, calibrated), y_cal)
-        sets = way.sets(way.of_type(X_new, new))
-        covered.append(sets[np.arange(NEW), y_new].mean())
-        size.append(sets.sum(axis=1).mean())
-    return float(np.mean(covered)), float(np.mean(size))
+        for at, name in enumerate(new):
+            sets = way.sets(way.of_type(X_new, name))
+            found[:, at] += sets[np.arange(NEW), y_new].mean(), sets.sum(axis=1).mean()
+    return found / draws
 
 
 def sweep(
@@ -157,12 +158,14 @@ def sweep(
     with warnings.catch_warnings(), threadpool_limits(1), dask.config.set(scheduler="sync"):
         warnings.filterwarnings("ignore", message="X (does not have valid|has) feature names")
         fitted = {trained: way(maker, X, y, trained) for trained in {one[0] for one in types}}
-        for trained, calibrated, new in types:
-            covered, size = coverage(fitted[trained], calibrated, new, values, draws)
-            lowest, largest = min(lowest, covered), max(largest, size)
-            if covered < least or size > 1.5:
-                failed += 1
-                print(f"  {way.__name__}, {maker}: {trained}, {calibrated}, {new}: {covered:.3f}, {size:.2f}")
+        for (trained, calibrated), cells in groupby(sorted(types), key=lambda one: one[:2]):
+            new = [name for *_, name in cells]
+            found = coverage(fitted[trained], calibrated, new, values, draws)
+            lowest, largest = min(lowest, found[0].min()), max(largest, found[1].max())
+            for name, (covered, size) in zip(new, found.T, strict=True):
+                if covered < least or size > 1.5:
+                    failed += 1
+                    print(f"  {way.__name__}, {maker}: {trained}, {calibrated}, {name}: {covered:.3f}, {size:.2f}")
     told = f"lowest coverage {lowest:.3f} (at least {least:.3f}), largest sets {largest:.2f}"
     seconds = time.monotonic() - start
     print(f"{way.__name__}, {maker}, values {values}, {len(types)} cells: {told}; {seconds:.0f} s", flush=True)
