@@ -220,7 +220,7 @@ class ConformalPredictor(Predicting, ClassifierMixin, BaseEstimator):
         if self._is_randomised():  # nothing ties
             return found
         # A row of each score that there is, as far as possible: those are what new rows may tie with.
-        looked_at = np.unique(np.linspace(0, len(y) - 1, _ROWS_FOR_TIES).astype(int))
+        looked_at = np.linspace(0, len(y) - 1, min(len(y), _ROWS_FOR_TIES)).round().astype(int)
         _, first, count = np.unique(own[0].scores[looked_at], return_index=True, return_counts=True)
         some = looked_at[first[np.argsort(-count, kind="stable")][:_ROWS_FOR_SLACK]]
         commonest = some[: min(_ROWS_ALONE, int((count > 1).sum()))]
