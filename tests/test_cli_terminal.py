@@ -14,9 +14,11 @@ import pytest
 
 import tightset
 from commands import FAST
+from forging import forged
 from makers import baseline, table
 from tightset.cli import show
 from tightset.cli.show import counted, say, visible
+from tightset.comparing import Comparison
 from tightset.tables import fit_table
 
 TITLE = "\x1b]0;owned\x07"
@@ -198,3 +200,37 @@ def test_rare_labels_at_the_command_line(by_label, cli, monkeypatch):
     assert "(other) (2 rows, still fewer than 10) stands for 1 label" in out
     code, _, err = cli(*fit, "merge")
     assert (code, "'merge' is none of keep, other, drop" in err) == (2, True)
+
+
+@pytest.mark.parametrize("width", [20, 50, 80])
+def test_no_terminal_is_too_narrow_for_a_figure(width, monkeypatch, capsys):
+    """Lines may break, digits are not dropped."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    row = {"coverage": 0.951, "mean_size": 123.456}
+    show.show_comparison("t", "logistic", [Comparison(0.95, row, row, -0.123, -0.145, -0.101, 0.0123)])
+    told = capsys.readouterr().out
+    for figure in ("0.95 ", "0.951", "123.456", "-12.3%", "-14.5% to -10.1%", "0.012"):
+        assert figure in told
+    assert told.count("123.456") == 2
+
+
+def test_explain_of_long_labels_shows_columns(tmp_path, cli, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    frame = table(200)
+    frame["kind"] = "a label of sixty letters or so, as surveys and diagnoses have " + frame["kind"].astype(str)
+    frame.to_csv("t.csv", index=False)
+    fit_table(frame, "kind", baseline(confidence=0.9)).save("m.tightset")
+    _, told, _ = cli("explain", "m.tightset", "t.csv", "--row", "1")
+    header = next(line for line in told.splitlines() if "p of a label of sixty" in line)
+    assert all(name in header for name in ("column", "value", "typical", "set"))
+
+
+def test_a_forged_value_is_no_line_of_its_own(tmp_path, cli):
+    path = tmp_path / "m.tightset"
+    rng = np.random.default_rng(0)
+    baseline().fit(rng.normal(size=(80, 2)), rng.integers(2, size=80)).save(path)
+    path.write_bytes(forged(path.read_bytes(), lambda about, _: about.update(kind="X\nsigned by:  Ada")))
+    _, told, _ = cli("info", str(path))
+    assert not any(line.startswith("signed by") for line in told.splitlines())
+    assert r"X\nsigned by" in told

@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 from makers import baseline, both, quick_on_top, quick_scpo
 from tightset import ConformalClassifier, SCPOClassifier, TightsetWarning
 from tightset.bases import fit_base
-from tightset.comparing import Comparison, at_equal_coverage, compare, verdict
+from tightset.comparing import Comparison, at_equal_coverage, compare, levels_around, verdict
 
 
 @pytest.fixture(autouse=True)
@@ -417,3 +417,38 @@ def test_an_entry_that_is_stored_in_parts_is_their_sum(make, blobs):
     parts.indices, parts.indptr = np.repeat(whole.indices, 2), 2 * whole.indptr
     np.testing.assert_array_equal(make().fit(parts, y).predict_p(parts), make().fit(whole, y).predict_p(whole))
     assert parts.nnz == 2 * whole.nnz
+
+
+def test_levels_of_a_curve_can_be_asked_for():
+    from tightset.icp import significance
+
+    for level in (0.99999999, 0.9999999, 1e-8):
+        assert all(0 < significance(one) < 1 for one in levels_around([level])[0])
+
+
+def test_an_interval_is_wider_where_few_rows_lie_near_the_threshold():
+    """At 99.9 % of 150 rows nothing is known for sure, and the interval must not say otherwise."""
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(200, 4))
+        y = (X @ rng.normal(size=(4, 6)) + 2 * rng.gumbel(size=(200, 6))).argmax(axis=1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            clf = quick_scpo(confidence=0.999, random_state=seed).fit(X, y)
+        verdict = clf.folds_[0].record[0].verdict
+        assert verdict.accepted or verdict.gain()[1] <= 0
+
+
+def test_masked_scores_and_lazy_frames_are_refused(blobs):
+    import polars as pl
+
+    X, y = blobs
+
+    class Masked(LogisticRegression):
+        def predict_proba(self, X):
+            return np.ma.masked_less(super().predict_proba(X), 0.5)
+
+    with pytest.raises(ValueError, match="masked"):
+        ConformalClassifier(Masked(), confidence=0.9).fit(X, y)
+    with pytest.raises(ValueError, match=r"X\.collect\(\)"):
+        ConformalClassifier(confidence=0.9).fit(pl.DataFrame(X).lazy(), y)

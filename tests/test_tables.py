@@ -468,3 +468,22 @@ def test_minus_zero_is_zero_among_labels():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"a": rng.normal(size=200), "label": rng.choice([-0.0, 0.0, 1.0], size=200)})
     assert fit_table(frame, "label", baseline()).classes_.tolist() == [0, 1]
+
+
+def test_a_table_is_split_once():
+    with pytest.raises(ValueError, match="leave cv=None"):
+        fit_table(table(200), "kind", baseline(cv=3))
+
+
+def test_large_numbers_are_not_called_the_same():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=200), "label": rng.integers(2**53, 2**53 + 2, size=200)})
+    fit_table(frame, "label", baseline())  # TightsetWarning would be an error
+
+
+def test_a_parquet_file_without_rows_has_columns_to_check(tmp_path, cli):
+    pd.DataFrame({"x": []}).to_parquet(tmp_path / "none.parquet")
+    fit_table(table(200), "kind", baseline()).save(tmp_path / "m.tightset")
+    code, _, told = cli("predict", str(tmp_path / "m.tightset"), str(tmp_path / "none.parquet"))
+    assert code == 1
+    assert "column" in told

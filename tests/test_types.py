@@ -1,6 +1,7 @@
 """Types of rows: a row that calibrated ties with itself, whatever type it comes back in."""
 
 import warnings
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -163,6 +164,37 @@ def test_dask_rows(second):
         np.testing.assert_array_equal(clf.predict_set(da.from_array(X_new.astype(second), chunks=(25, 2))), expected)
         clf.calibrate(da.from_array(X.astype(second), chunks=(100, 2)), y)
         np.testing.assert_array_equal(clf.calibrate(X, y).predict_set(X_new), clf.predict_set(X_new))
+
+
+FORMS = {
+    "array": lambda X: X,
+    "float32": lambda X: X.astype("f4"),
+    "bytes swapped": lambda X: X.astype(">f4"),
+    "long": lambda X: X.astype(np.longdouble),
+    "objects": lambda X: X.astype(object),
+    "list": lambda X: X.tolist(),
+    "pandas": lambda X: pd.DataFrame(X, columns=["a"]),
+    "pandas float32": lambda X: pd.DataFrame(X.astype("f4"), columns=["a"]),
+    "pandas objects": lambda X: pd.DataFrame(X.astype(object), columns=["a"]),
+    "pandas categories": lambda X: pd.DataFrame(X, columns=["a"]).astype("category"),
+    "pandas decimals": lambda X: pd.DataFrame(X, columns=["a"]).map(lambda x: Decimal(str(x))).astype(object),
+    "arrow": lambda X: pd.DataFrame(X, columns=["a"]).astype("float[pyarrow]"),
+    "pandas sparse": lambda X: pd.DataFrame(X, columns=["a"]).astype(pd.SparseDtype("f8", 0.0)),
+    "polars": lambda X: pl.DataFrame({"a": X[:, 0]}),
+    "polars float32": lambda X: pl.DataFrame({"a": X[:, 0].astype("f4")}),
+    "sparse": sparse.csr_array,
+}
+
+
+@pytest.mark.parametrize("first", [name for name in FORMS if name not in ("list", "pandas categories", "sparse")])
+def test_rows_tie_in_every_form_that_they_come_in(first):
+    (X, y), (X_cal, y_cal), (X_new, _) = skewed(0, 300), skewed(1, 400), skewed(2, 200)
+    for seed, make in enumerate((plain, MAKERS["logistic"], quick)):
+        clf = make().fit(FORMS[first](X + seed), y).calibrate(FORMS[first](X_cal + seed), y_cal)
+        expected = clf.predict_set(FORMS[first](X_new + seed))
+        for second, as_rows in FORMS.items():
+            found = clf.predict_set(as_rows(X_new + seed))
+            np.testing.assert_array_equal(found, expected, err_msg=f"{make}, {second}")
 
 
 def test_dask_rows_of_numbers_that_types_hold_differently():

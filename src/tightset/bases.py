@@ -248,7 +248,10 @@ def class_scores(model: Any, X: Any, classes: np.ndarray) -> np.ndarray:
     if not hasattr(model, "classes_"):
         raise ValueError(f"{name} has no classes_: it was not trained, or is no classifier")
     with_probabilities = hasattr(model, "predict_proba")
-    scores = np.asarray(model.predict_proba(X) if with_probabilities else model.decision_function(X))
+    given = model.predict_proba(X) if with_probabilities else model.decision_function(X)
+    if np.ma.is_masked(given):
+        raise ValueError(f"{name} gave scores that are masked; a score for each class is needed")
+    scores = np.asarray(given)
     if scores.dtype.kind not in "fbiu" or scores.ndim not in (1, 2):
         raise ValueError(f"{name} must give an array of real scores, a column for each class; it gave {scores!r:.60}")
     if scores.dtype.kind != "f":

@@ -214,6 +214,8 @@ def sound_rows(X: Any) -> Any:
                 "X.filled(value), with NaN if the estimator takes missing values"
             )
         return X.data
+    if hasattr(X, "collect_schema") and not hasattr(X, "shape"):
+        raise ValueError("X is a lazy frame: give X.collect()")
     if isinstance(X, np.ndarray) and X.dtype.kind in "mM" and np.isnat(X).any():
         raise ValueError("X has dates or times that are missing (NaT): leave those rows out, or fill them")
     if sparse.issparse(X):

@@ -30,6 +30,7 @@ __all__ = [
     "verdict",
 ]
 
+_LEAST = 2e-9  # of an error rate that can be asked for
 _AROUND = (4.0, 2.5, 1.8, 1.4, 1.15, 1.0, 0.87, 0.75, 0.6, 0.4, 0.2, 0.05)  # times the error rate asked for
 _FAR = (0.02, 0.1, 0.2, 0.35, 0.5, 0.65)  # and lower levels, for rows that are covered far less than was asked
 _RESAMPLES = 400
@@ -71,7 +72,7 @@ def levels_around(confidences: Sequence[Any]) -> list[list[float]]:
     [0.5, 0.6, 0.75, 0.82]
     """
     errors = [float(significance(level)) for level in confidences]
-    around = [[round(1 - times * eps, 12) for times in _AROUND if times * eps < 0.99] for eps in errors]
+    around = [[round(1 - times * eps, 12) for times in _AROUND if _LEAST < times * eps < 0.99] for eps in errors]
     return [[*(level for level in _FAR if level < some[0]), *some] for some in around]
 
 

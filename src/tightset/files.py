@@ -264,6 +264,8 @@ class TableFile:
                     if name in text or frame[name].dtype.kind not in "fiu":
                         frame[name] = as_text(frame[name])
                 yield frame
+            if not first:
+                yield table.schema_arrow.empty_table().to_pandas()
         except (pa.ArrowInvalid, OSError) as error:
             raise TableError(f"{self.name} cannot be read as Parquet: {_said(error)}") from None
 

@@ -25,10 +25,12 @@ from tightset.checking import check_levels
 from tightset.classifier import ConformalClassifier, Logistic, Scored
 from tightset.columns import Columns
 from tightset.encoding import Category, Encoding, Number
+from tightset.grid import Chosen
 from tightset.icp import Calibration
 from tightset.measures import MEASURES
 from tightset.models import Ensemble, LinearModel, LogProbabilities, Member, Stacked, Tempered
 from tightset.packing import ModelFileError, fits
+from tightset.pool import Found
 from tightset.predicting import Fold
 from tightset.predictor import ConformalPredictor
 from tightset.rowtypes import COARSE
@@ -38,7 +40,7 @@ __all__ = ["check_model", "make"]
 
 _LABELS = "biufmMUOT"  # kinds of arrays that classes may be
 # Not in files of the first version.
-_OPTIONAL = ("_trained_types", "_calibrated_types", "_trained_sparse", "_mark", "merged", "dropped")
+_OPTIONAL = ("_trained_types", "_calibrated_types", "_form", "_mark", "merged", "dropped")
 _BOOSTERS = {"lightgbm": "lightgbm.basic.Booster", "xgboost": "xgboost.core.Booster"}
 _LATER = ("nested",)  # parameters that those do not have; the class has a default
 
@@ -167,7 +169,7 @@ def _check_predictor(model: ConformalPredictor) -> None:
         _must(right, f"{name}.feature_names_in_ must be a name for each column")
     for types in ("_dtypes", "_trained_types", "_calibrated_types"):
         _must(fits(getattr(model, types), str | list[str] | None), f"{name}.{types} must be names of types")
-    _must(fits(model._trained_sparse, bool | None), f"{name}._trained_sparse must be true or false")
+    _must(model._form in (None, "array", "sparse", "pandas", "polars"), f"{name}._form must be a form of rows")
     _must(fits(model._mark, int) and 0 <= model._mark < 2**63, f"{name}._mark must be a whole number")
     seed = vars(model).get("_seed", 0)
     _must(fits(seed, int) and 0 <= seed < 2**32, f"{name}._seed must be a whole number")
@@ -181,7 +183,24 @@ def _check_predictor(model: ConformalPredictor) -> None:
             _check_labels(calibration, len(model.classes_))
         for one in fold.models:
             _check_scores(one, columns, model.classes_)
-        _must(fold.record is None or (fits(fold.record, list[Any]) and len(fold.record) == measures), "Fold.record")
+        if isinstance(model, ConformalClassifier):
+            _must(fold.record is None, "Fold.record must be none")
+        else:
+            _must(fits(fold.record, list[Found] | list[Chosen]), "Fold.record must be what a search found")
+            _must(len(fold.record) == measures, f"Fold.record must be of {measures} levels")
+            _check_tables([one.table for one in fold.record])
+
+
+def _check_tables(tables: list[dict[str, Any]]) -> None:
+    """Columns of one length, with the same names, and with those that are read."""
+    names = set(tables[0])
+    for table in tables:
+        right = set(table) == names >= {"confidence", "chosen", "n_iter"} and all(
+            isinstance(one, np.ndarray) and one.ndim == 1 and len(one) == len(table["chosen"]) for one in table.values()
+        )
+        _must(right, "Found.table must have columns of the same length")
+        _must(all(table[name].dtype.kind in "biuf" for name in ("chosen", "n_iter")), "Found.table must be numbers")
+        _must(np.isfinite(table["n_iter"]), "Found.table must be numbers")
 
 
 def _check_parameters(model: ConformalPredictor) -> None:

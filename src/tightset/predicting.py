@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import sparse
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from tightset import metrics, notebook, pieces
@@ -31,7 +30,7 @@ from tightset.distributed import Partitions, as_they_are, is_dask, lazily
 from tightset.icp import Calibration, significance
 from tightset.inefficiency import as_inefficiency
 from tightset.pieces import Asked
-from tightset.rowtypes import Types, coarser_than, conform, dtypes_of, in_form, in_units_of
+from tightset.rowtypes import Types, coarser_than, conform, dtypes_of, form_of, in_form, in_units_of
 
 __all__ = ["Fold", "Predicting"]
 
@@ -61,7 +60,7 @@ class Predicting(ABC):
     _dtypes: Types = None
     _trained_types: Types = None
     _calibrated_types: Types = None
-    _trained_sparse: bool | None = None
+    _form: str | None = None  # that of the rows of training
 
     @abstractmethod
     def _check_rows(self, X: Any, *, reset: bool) -> Any:
@@ -230,7 +229,8 @@ class Predicting(ABC):
 
     def _in_trained_types(self, X: Any) -> Any:
         """Rows that were checked, in the types and the form in which they are computed; see `rowtypes`."""
-        return in_form(conform(X, self._trained_types, self._calibrated_types), as_sparse=self._trained_sparse)
+        X = in_form(X, self._form, getattr(self, "feature_names_in_", None))
+        return conform(X, self._trained_types, self._calibrated_types)
 
     def _model_for(self, level: Any) -> int:
         """Which of the trained measures serves a level: its own, or the one trained nearest to it."""
@@ -279,7 +279,7 @@ class Predicting(ABC):
         if reset:
             self._dtypes = self._calibrated_types = given
             self._trained_types = dtypes_of(first)
-            self._trained_sparse = sparse.issparse(first)
+            self._form = form_of(first)
         return rows
 
     def _encode(self, X: Any, y: Any, name: str, *, unknown: str = "raise") -> np.ndarray:

@@ -8,7 +8,7 @@ For discrete columns, where new rows are copies of calibration rows, that breaks
 3. for rows that are coarser, scores count as equal to calibration scores within a ``slack``: by how much rounding to
    that type moves the scores of calibration rows (see `slack_of`). A row is coarse by its type, or if float32 holds all
    of its numbers: lists, objects and tensors do not say what type they once were;
-4. dense rows are made sparse, or sparse rows dense, a piece at a time, where rows of training were.
+4. rows of numbers are brought into the form of training, dense or sparse, an array or a frame, a piece at a time.
 
 Conventions
 -----------
@@ -19,6 +19,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from numbers import Number
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -30,6 +32,7 @@ __all__ = [
     "coarser_than",
     "conform",
     "dtypes_of",
+    "form_of",
     "held_by_float32",
     "in_form",
     "in_units_of",
@@ -64,7 +67,9 @@ def _number(name: str) -> np.dtype[Any] | None:
     (dtype('float32'), dtype('bool'), None)
     """
     name = re.sub(r"\[pyarrow\]$", "", name)
-    name = {"boolean": "bool", **_ARROW}.get(name.lower(), name.lower())
+    name = {"boolean": "bool", "float128": "float64", "float96": "float64", **_ARROW}.get(name.lower(), name.lower())
+    if re.fullmatch(r"[<>][fiu][1248]", name):  # in the order of bytes of another machine
+        return np.dtype(name).newbyteorder("=")
     return np.dtype(name) if re.fullmatch(r"(u?int|float)(8|16|32|64)|bool", name) else None
 
 
@@ -104,17 +109,25 @@ def rounded_to(trained: Types, calibrated: Types, columns: int) -> list[str | No
 def plain_numbers(X: Any) -> Any:
     """The same rows in NumPy's own types, which scikit-learn computes in as they are, and with float32 for float16.
 
-    Of pandas' nullable columns it makes float64 whatever they are, and in float16 its scalers would compute.
+    Of pandas' nullable columns it makes float64 whatever they are, and in float16 its scalers would compute. Objects
+    that are all numbers are float64.
 
     >>> import pandas as pd
     >>> plain_numbers(pd.DataFrame({"a": [1, 2], "b": [1.5, None]}, dtype="Float32")).dtypes.tolist()
     [dtype('float32'), dtype('float32')]
     """
     if not hasattr(X, "iloc"):
-        return X.astype(np.float32) if str(getattr(X, "dtype", "")) == "float16" else X
+        dtype = str(getattr(X, "dtype", ""))
+        if dtype == "object" and isinstance(X, np.ndarray):
+            return X.astype(np.float64) if _are_numbers(X.ravel()) else X
+        own = np.dtype(np.float32) if dtype == "float16" else _number(dtype)
+        return X if own is None or str(own) == dtype else X.astype(own)
     changed = {}
     for j, name in enumerate(dtypes_of(X) or []):
-        own = _number(name)
+        if name.startswith("Sparse["):  # pandas' own
+            changed[j] = X.iloc[:, j].sparse.to_dense().to_numpy()
+            continue
+        own = np.dtype(np.float64) if name == "object" and _are_numbers(X.iloc[:, j]) else _number(name)
         if own is None or (name == str(own) and name != "float16"):
             continue
         own = np.dtype(np.float32) if own == np.float16 else own
@@ -122,6 +135,13 @@ def plain_numbers(X: Any) -> Any:
             own = np.dtype(np.float64)
         changed[j] = X.iloc[:, j].to_numpy(dtype=own, **({"na_value": np.nan} if own.kind == "f" else {}))
     return _replaced(X, changed) if changed else X
+
+
+def _are_numbers(values: Iterable[Any]) -> bool:
+    """Whether objects are numbers or missing: no texts, no truth values."""
+    kinds = set(map(type, values)) - {NoneType}
+    real = (issubclass(kind, Number) and not issubclass(kind, bool | complex | np.complexfloating) for kind in kinds)
+    return bool(kinds) and all(real)
 
 
 def in_units_of(trained: Types, X: Any) -> Any:
@@ -154,15 +174,56 @@ def _same_kind_of_time(given: str, trained: str) -> bool:
     return bool(kinds[0]) and given != trained
 
 
-def in_form(X: Any, *, as_sparse: bool | None) -> Any:
-    """An array sparse or dense, as rows of training were, where that is known: sums are rounded otherwise in either.
+def form_of(X: Any) -> str:
+    """``"sparse"``, ``"pandas"``, ``"polars"`` or ``"array"``.
 
-    >>> in_form(np.eye(2), as_sparse=True).format
+    >>> form_of(np.eye(2)), form_of(sparse.csr_array(np.eye(2)))
+    ('array', 'sparse')
+    """
+    if sparse.issparse(X):
+        return "sparse"
+    return ("pandas" if hasattr(X, "iloc") else "polars") if hasattr(X, "columns") else "array"
+
+
+def in_form(X: Any, form: str | None, names: Any = None) -> Any:
+    """Rows of numbers in the form that those of training had, as far as that is known; others as they are.
+
+    Sums are rounded otherwise of sparse rows, and scikit-learn computes in float64 where polars has float32.
+
+    >>> in_form(np.eye(2), "sparse").format
     'csr'
     """
-    if as_sparse and isinstance(X, np.ndarray) and X.dtype.kind in "biuf":
-        return sparse.csr_array(X)
-    return X.toarray() if as_sparse is False and sparse.issparse(X) else X
+    own = form_of(X)
+    types = dtypes_of(X)
+    known = [_number(name) for name in (types if isinstance(types, list) else [str(types)])]
+    numbers = [kind for kind in known if kind is not None]
+    if form in (None, own) or len(getattr(X, "shape", ())) != 2 or len(numbers) < len(known):
+        return X
+    columns = {str(name): _values(X, j) for j, name in enumerate(X.columns)} if own in ("pandas", "polars") else {}
+    if form in ("array", "sparse"):
+        rows = X.toarray() if own == "sparse" else _in_common(columns, numbers) if columns else X
+        return sparse.csr_array(rows) if form == "sparse" else rows
+    X = X.toarray() if own == "sparse" else X
+    if not columns:
+        names = range(X.shape[1]) if names is None else names
+        columns, numbers = {str(name): X[:, j] for j, name in enumerate(names)}, numbers * X.shape[1]
+    typed = {
+        name: values.astype(kind) if kind.kind == "f" or np.isfinite(values).all() else values
+        for (name, values), kind in zip(columns.items(), numbers, strict=True)
+    }
+    if form == "pandas":
+        import pandas as pd
+
+        return pd.DataFrame(typed, index=getattr(X, "index", None))
+    import polars as pl
+
+    return pl.DataFrame(typed)
+
+
+def _in_common(columns: dict[str, np.ndarray], numbers: list[Any]) -> np.ndarray:
+    """Columns as one array, of a type that holds them all."""
+    floats = [kind if kind.kind == "f" else np.dtype(np.float64) for kind in numbers]
+    return np.column_stack(list(columns.values())).astype(np.result_type(*floats))
 
 
 def conform(X: Any, trained: Types, calibrated: Types) -> Any:
@@ -223,11 +284,22 @@ def _frame(X: Any, wanted: list[Any], bound: list[Any]) -> Any:
     changed = {}
     for j, (name, want, limit) in enumerate(zip(dtypes_of(X) or [], wanted, bound, strict=True)):
         own = _number(name)
+        if own is None and want is not None and (own := _of_values(X, j)) is None:
+            continue
         finer = limit is not None and own is not None and _digits(limit) < _digits(own)
-        if own is not None and ((want is not None and want != own) or finer):
+        if own is not None and ((want is not None and want != own) or finer or own != _number(name)):
             values = _values(X, j)
             changed[j] = _cast(values, want if want is not None else own, limit)
     return _replaced(X, changed) if changed else X
+
+
+def _of_values(X: Any, j: int) -> np.dtype[Any] | None:
+    """The type of a column of objects or categories that are numbers; None if they are not."""
+    try:
+        _values(X, j)
+    except (TypeError, ValueError):
+        return None
+    return np.dtype(np.float64)
 
 
 def _values(X: Any, j: int) -> np.ndarray:

@@ -214,6 +214,10 @@ class Level(NamedTuple):
         gain = self.judge.criterion(theirs) - self.judge.criterion(ours)
         return gain, float(np.std(self.judge.resampled(theirs) - self.judge.resampled(ours)))
 
+    def told_error(self, error: float) -> float:
+        """A standard error as it is told: of few rows near the threshold the bootstrap sees too little noise."""
+        return float(error * self.judge.caution)
+
 
 class Chosen(NamedTuple):
     """What the search at a level found, what it is made of, and the baseline that it was compared with."""
@@ -240,7 +244,7 @@ def nested(levels: Sequence[Level], chosen: Sequence[Chosen]) -> list[Chosen]:
         _, error = level.gain(curves[at][place], level.curve(own.baseline))
         verdict = own.found.verdict._replace(
             ensemble=float(sizes[at, place]),
-            error=error,
+            error=level.told_error(error),
             accepted=best.found.verdict.accepted,
             fallback=best.found.verdict.fallback,
             shared=float(levels[at].confidence),
@@ -313,7 +317,7 @@ def _search_level(logistic: list[list[Candidate]], level: Level) -> Chosen:
     if not accepted:
         members = [baseline]
     figures = level.judge.criterion(theirs), level.judge.criterion(ours)
-    verdict = Verdict(*figures, error, accepted, unit_of(level.judge.f))
+    verdict = Verdict(*figures, level.told_error(error), accepted, unit_of(level.judge.f))
     model = Ensemble([one.member for one in members])
     return Chosen(Found(model, table(judged, members, level.confidence), verdict), members, baseline)
 

@@ -369,7 +369,8 @@ def _search_level(
     ours = level.curve(*members)
     signal = has_signal(held_out(likeliest.candidate, level.fold, level.judge).own, level.fold, level.judge)
     accepted = signal and _clearly_smaller(ours, its, level)
-    figures = level.judge.criterion(theirs), level.judge.criterion(ours), level.gain(ours, theirs)[1]
+    error = level.told_error(level.gain(ours, theirs)[1])
+    figures = level.judge.criterion(theirs), level.judge.criterion(ours), error
     verdict = Verdict(*figures, accepted, unit_of(level.judge.f), _title(baseline), _title(stays))
     members = members if accepted else [stays]
     everyone = list({id(one.candidate): one for one in (*plain, *judged)}.values())

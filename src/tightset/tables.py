@@ -296,6 +296,8 @@ def fit_table(
     >>> model.predict_set(pd.DataFrame({"colour": ["blue"]}), as_labels=True)
     [array(['plum'], dtype='<U5')]
     """
+    if predictor.cv is not None:
+        raise ValueError("a table is split once into rows that train and rows that calibrate; leave cv=None")
     table = FrameTable(table) if hasattr(table, "columns") and hasattr(table, "loc") else table
     prepared = prepare(
         table,

@@ -8,6 +8,7 @@ counted in the whole table, so that every split of it has the same labels.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
@@ -152,7 +153,7 @@ def _warn_of_doubles(names: Sequence[str]) -> None:
         if other != name:
             warn(f"the labels {other!r} and {name!r} differ in case or spaces only, and count as two")
         if is_number(name):
-            other = alike.setdefault(float(name), name)
+            other = alike.setdefault(Decimal(name), name)  # a float cannot tell large numbers apart
             if other != name:
                 warn(
                     f"the labels {other!r} and {name!r} are texts of the same number, and count as two; if they are "

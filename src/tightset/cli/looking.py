@@ -84,13 +84,17 @@ def explain(
         )
         for one in found.influences[:8]
     ]
-    columns = ("column", "value", "typical", f"p of {names[best]}", "set")
+    columns = ("column", "value", "typical", f"p of {_short(names[best])}", "set")
     title = "If a column had its typical value (those that move p-values most come first)"
     show(title, columns, cells, left=[0, 1, 2, 4])
     say(
         f"A p-value is the share of calibration rows{' of that label' if by_label else ''} that fit their own label no "
         "better than this row fits this one; it is not the probability of the label."
     )
+
+
+def _short(name: str, most: int = 24) -> str:
+    return name if len(name) <= most else name[: most - 3] + "..."
 
 
 def _show_labels(found: Any, names: Any, row: int, *, by_label: bool) -> None:
@@ -154,7 +158,7 @@ def info(model: Model, as_json: AsJson = False) -> None:
     lines = list(_lines_of(said))
     width = max(len(name) for name, _ in lines) + 2
     for name, value in lines:
-        say(f"{name + ':' if name else '':{width}}{value}")
+        say(visible(f"{name + ':' if name else '':{width}}{value}"))  # a value must not look like a line of its own
 
 
 def _lines_of(said: dict[str, Any]) -> Iterator[tuple[str, str]]:

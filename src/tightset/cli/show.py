@@ -20,6 +20,8 @@ __all__ = ["ONE_SPLIT", "counted", "reading", "say", "show", "show_comparison", 
 # control characters, those that turn the direction of writing, line separators, and halves of characters
 _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
+_FOLDED = 10  # letters on a line of a text that is folded, at least
+
 ONE_SPLIT = "The interval tells chance in the test rows only; which rows train and calibrate moves sizes too"
 
 
@@ -52,17 +54,23 @@ def show(
 ) -> None:
     """Print a table of numbers; the columns at the places ``left`` are texts."""
     from rich import box
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    cells = [[visible(cell) for cell in row] for row in rows]
     for at, name in enumerate(columns):
-        justify: Any = "left" if at in left else "right"
-        table.add_column(Text(_lines(name)), justify=justify, no_wrap=at not in left, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(visible(cell)) for cell in row))  # what comes from data is no markup
+        text = at in left
+        longest = max(map(cell_len, [*_lines(name).split("\n"), *(row[at] for row in cells)]))
+        # Texts may fold. A terminal that is too narrow for figures breaks lines: one that lost digits would be wrong.
+        how: Any = {"justify": "left" if text else "right", "min_width": min(longest, _FOLDED) if text else longest}
+        table.add_column(Text(_lines(name)), no_wrap=not text, overflow="fold", **how)
+    for row in cells:
+        table.add_row(*map(Text, row))  # what comes from data is no markup
     console = Console()
+    console.width = max(console.width, sum(one.min_width or 0 for one in table.columns) + 2 * len(columns))
     if title:
         console.print(Text(visible(title), style="bold"))
     console.print(table)
