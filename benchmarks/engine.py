@@ -9,13 +9,13 @@ import numpy as np
 
 from clock import Ledger, Side, median_ms, quotients, take_turns
 from samples import SHAPES, rows_of
-from tightset.grid import GRID
-from tightset.measures import MEASURES, Linear
-from tightset.objective import Penalised, Profiled
-from tightset.optimise import GradientDescent, minimise
-from tightset.rows import Rows
-from tightset.surrogate import Surrogate, Training
-from tightset.threads import Threads
+from tightset.compute.blocks import Rows
+from tightset.compute.threads import Threads
+from tightset.measures.measures import MEASURES, Linear
+from tightset.objectives.objective import Penalised, Profiled
+from tightset.objectives.training import Surrogate, Training
+from tightset.search.grid import GRID
+from tightset.solvers.descent import GradientDescent, minimise
 
 SETTINGS = list(itertools.product(GRID["penalty"], GRID["sharpness"], GRID["learning_rate"]))
 B = len(SETTINGS)

@@ -18,14 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from tightset.fused import fused
-from tightset.grid import GRID, grid_search
-from tightset.inefficiency import LOG, SIZE
-from tightset.measures import Linear
-from tightset.objective import Penalised
-from tightset.optimise import GradientDescent, minimise
-from tightset.rows import Rows
-from tightset.surrogate import Surrogate
+from tightset.compute.blocks import Rows
+from tightset.conformal.inefficiency import LOG, SIZE
+from tightset.measures.measures import Linear
+from tightset.objectives.cuda import fused
+from tightset.objectives.objective import Penalised
+from tightset.objectives.training import Surrogate
+from tightset.search.grid import GRID, grid_search
+from tightset.solvers.descent import GradientDescent, minimise
 
 LEVELS = (0.8, 0.85, 0.9, 0.95, 0.99)
 SETS = ("avila", "covtype", "dna", "fotp", "wine", "polish", "mice")
@@ -124,7 +124,7 @@ def step(torch: Any) -> dict[str, Any]:
 
 def main_experiment(torch: Any) -> dict[str, Any]:
     """7 sets x 5 levels x 2 inefficiencies x 80 settings x 2000 steps; the choice among candidates is on the host."""
-    from tightset.columns import Columns
+    from tightset.models.columns import Columns
     from tightset.paper.datasets import load
 
     found: dict[str, Any] = {}

@@ -9,7 +9,8 @@ import numpy as np
 
 from clock import Ledger, timed
 from samples import Data, data
-from tightset import SCPOClassifier, paths
+from tightset import SCPOClassifier
+from tightset.search.from_columns import paths
 
 LEVELS = (0.9, 0.99)
 

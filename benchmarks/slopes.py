@@ -11,7 +11,7 @@ import numpy as np
 from clock import Ledger, Side, median_ms, slopes, take_turns
 from engine import batched_grid
 from samples import data, rows_of
-from tightset.grid import GRID, grid_search
+from tightset.search.grid import GRID, grid_search
 
 STEPS = 20
 TIMES = (1, 4, 16)  # the rows of a set so often

@@ -29,7 +29,7 @@ from sklearn.preprocessing import StandardScaler
 
 from data import Rows, made, of_paper, of_table, shipped
 from tightset import ConformalClassifier, SCPOClassifier
-from tightset.comparing import compare
+from tightset.estimators.comparing import compare
 
 LEVELS = [0.8, 0.9, 0.95, 0.99]
 SLACK = 0.005  # of a size; half a percent is nobody's decision

@@ -9,7 +9,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import train_test_split
 
 from tightset import ConformalClassifier, SCPOClassifier
-from tightset.metrics import bootstrap_difference, sign_test
+from tightset.conformal.metrics import bootstrap_difference, sign_test
 
 X, X_new, y, y_new = train_test_split(*load_digits(return_X_y=True), test_size=0.4, random_state=1)
 forest = RandomForestClassifier(100, random_state=0)

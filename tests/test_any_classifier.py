@@ -23,9 +23,9 @@ from sklearn.tree import DecisionTreeClassifier
 
 from makers import quick_on_top as quick
 from tightset import ConformalClassifier
-from tightset.choice import fold_of_rows
-from tightset.crossfit import cross_fit
-from tightset.progress import Progress
+from tightset.compute.progress import Progress
+from tightset.conformal.splits import fold_of_rows
+from tightset.models.crossfit import cross_fit
 
 
 def check_sets(clf, X, y, confidence=0.9):

@@ -18,9 +18,9 @@ from sklearn.svm import SVC, LinearSVC
 
 from makers import quick_on_top as quick
 from tightset import ConformalClassifier
-from tightset.bases import Given, class_scores
-from tightset.crossfit import cross_fit
-from tightset.progress import Progress
+from tightset.compute.progress import Progress
+from tightset.models.classifiers import Given, class_scores
+from tightset.models.crossfit import cross_fit
 
 # ---- what goes wrong --------------------------------------------------------------------------------------------
 

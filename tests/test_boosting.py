@@ -8,12 +8,12 @@ from sklearn.preprocessing import OneHotEncoder
 from sklearn.tree import DecisionTreeClassifier
 
 from tightset import ConformalClassifier, SCPOClassifier, Search, TightsetWarning
-from tightset.boosting import _LOG_LOSS, LIBRARIES, grow, size_gradient
-from tightset.choice import fold_of_rows
-from tightset.inefficiency import LOG, SIZE
-from tightset.models import tempered
-from tightset.objective import Profiled
-from tightset.progress import Progress
+from tightset.compute.progress import Progress
+from tightset.conformal.inefficiency import LOG, SIZE
+from tightset.conformal.splits import fold_of_rows
+from tightset.models.ensembles import tempered
+from tightset.models.trees import _LOG_LOSS, LIBRARIES, grow, size_gradient
+from tightset.objectives.objective import Profiled
 
 QUICK = Search((("softmax", 1.0),), pulls=(1.0, 0.1), max_iter=10, folds=3, repeats=1, strengths=(1.0,))
 
@@ -123,7 +123,7 @@ def test_boosted_sets_are_smaller_and_valid(bent, library):
 
 
 def test_a_library_that_is_missing_is_named(bent, monkeypatch):
-    monkeypatch.setattr("tightset.scpo.find_spec", lambda name: None)
+    monkeypatch.setattr("tightset.estimators.scpo.find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"pip install 'tightset\[xgboost\]'"):
         SCPOClassifier(estimator=LogisticRegression(), boost="xgboost").fit(*bent[:2])
 

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from tightset.choice import Judge, fold_of_rows
-from tightset.icp import threshold
-from tightset.inefficiency import LOG, SIZE
+from tightset.conformal.icp import threshold
+from tightset.conformal.inefficiency import LOG, SIZE
+from tightset.conformal.splits import fold_of_rows
+from tightset.search.judging import Judge
 
 
 def scores_of(signal, k=2000, C=5, seed=0):

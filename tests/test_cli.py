@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from commands import run
-from tightset import demo
+from tightset.cli import demo
 
 
 @pytest.fixture

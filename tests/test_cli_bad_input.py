@@ -16,7 +16,7 @@ from lightgbm import LGBMClassifier
 import tightset
 from commands import refused, write
 from makers import table
-from tightset.tables import fit_table
+from tightset.tables.predictor import fit_table
 
 
 def test_bad_tables_at_fit(here, cli):

@@ -13,7 +13,8 @@ import pytest
 
 from commands import FAST, everything, refused, write
 from makers import table
-from tightset.files import TableError, TableFile
+from tightset.exceptions import TableError
+from tightset.tables.files import TableFile
 
 FIT = ("--target", "kind", *FAST, "--out", "new.tightset")
 

@@ -15,8 +15,8 @@ import pytest
 import tightset
 from commands import FAST, refused, write
 from makers import table
-from tightset.paths import SEARCHES, Search
-from tightset.tables import fit_table
+from tightset.search.paths import SEARCHES, Search
+from tightset.tables.predictor import fit_table
 
 
 def test_fit_says_what_was_done(here, cli):

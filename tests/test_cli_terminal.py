@@ -18,8 +18,8 @@ from forging import forged
 from makers import baseline, table
 from tightset.cli import show
 from tightset.cli.show import counted, say, visible
-from tightset.comparing import Comparison
-from tightset.tables import fit_table
+from tightset.estimators.comparing import Comparison
+from tightset.tables.predictor import fit_table
 
 TITLE = "\x1b]0;owned\x07"
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tightset.comparing import Comparison, over_splits, verdict
+from tightset.estimators.comparing import Comparison, over_splits, verdict
 
 
 def split(size, level=0.9):

@@ -23,7 +23,7 @@ from sklearn.naive_bayes import GaussianNB
 from makers import quick_scpo
 from test_refine import ON_A_SAMPLE, rows_with_labels
 from tightset import ConformalClassifier, SCPOClassifier, TightsetWarning
-from tightset.distributed import Partitions, as_they_are
+from tightset.compute.partitions import Partitions, as_they_are
 
 N = 3000
 X, y = rows_with_labels(N)
@@ -123,7 +123,7 @@ def test_few_rows_are_searched_in_memory_and_sparse_ones_stay_sparse():
 
 
 def test_a_plain_conformal_classifier(monkeypatch):
-    monkeypatch.setattr("tightset.search._ROWS_TO_START", 300)
+    monkeypatch.setattr("tightset.search.from_columns._ROWS_TO_START", 300)
     rows, labels = da.from_array(X, chunks=(700, 4)), da.from_array(y, chunks=999)
     trained = LogisticRegression().fit(X, y)
     for clf in (
@@ -218,7 +218,7 @@ def test_what_cannot_be_done_is_said(act, message):
 
 
 def test_what_is_wrong_with_a_partition_is_said_before_the_search(monkeypatch):
-    monkeypatch.setattr("tightset.scpo.path_search", None)
+    monkeypatch.setattr("tightset.estimators.scpo.path_search", None)
     with pytest.raises(ValueError, match="NaN or infinity"):
         scpo().fit(da.where(da.from_array(X, chunks=(100, 4)) > 3.2, np.inf, X), y)
 

@@ -249,7 +249,7 @@ def test_the_reference_shows_signatures_parameters_and_shared_methods(site):
     for name in ("load", "tables.fit_table", "storage.open_model", "report.write_report", "export.to_onnx"):
         assert f'id="tightset.{name}"' in page
     assert [name for name in tightset.plots.__all__ if f'id="tightset.plots.{name}"' not in page] == []
-    assert 'id="tightset.predictor.ConformalPredictor.predict_set"' in page
+    assert 'id="tightset.estimators.base.ConformalPredictor.predict_set"' in page
     assert "&gt;&gt;&gt;" not in re.sub(r"<code>.*?</code>", "", page, flags=re.DOTALL)  # doctests have a fence
 
 

@@ -18,7 +18,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from makers import ON_TOP, baseline, both, quick_grid, quick_scpo
 from tightset import ConformalClassifier, SCPOClassifier, TightsetWarning
-from tightset.choice import calibration_split, stratified_split
+from tightset.conformal.splits import calibration_split, stratified_split
 
 
 # The checks fit a handful of rows, which is warned about.

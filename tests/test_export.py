@@ -31,15 +31,15 @@ from sklearn.tree import DecisionTreeClassifier
 
 from makers import baseline, quick_grid, quick_on_top, quick_scpo
 from tightset import ConformalClassifier, TightsetWarning
-from tightset.arrays import settle
-from tightset.bases import Averaged
-from tightset.boosting import Trees
-from tightset.classifier import Logistic, Scored
-from tightset.columns import Columns
+from tightset.compute.arrays import settle
+from tightset.conformal.scores import APS, LAC, RAPS, SAPS
+from tightset.estimators.conformal import Logistic, Scored
 from tightset.export import add_outputs, to_onnx
 from tightset.export.graph import Graph, add_counts, least_equal
-from tightset.models import Ensemble, LogProbabilities, Member, Stacked, Tempered
-from tightset.scores import APS, LAC, RAPS, SAPS
+from tightset.models.classifiers import Averaged
+from tightset.models.columns import Columns
+from tightset.models.ensembles import Ensemble, LogProbabilities, Member, Stacked, Tempered
+from tightset.models.trees import Trees
 
 ROWS = 10_000
 

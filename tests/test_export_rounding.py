@@ -12,11 +12,11 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, Stan
 
 from makers import baseline, quick_grid, quick_scpo
 from tightset import TightsetWarning
-from tightset.columns import Columns
 from tightset.export import to_onnx
 from tightset.export.graph import Graph
 from tightset.export.linear import add_scaled
-from tightset.models import Ensemble, Member
+from tightset.models.columns import Columns
+from tightset.models.ensembles import Ensemble, Member
 
 pytestmark = pytest.mark.filterwarnings("ignore:the true label has the highest score:tightset.TightsetWarning")
 

@@ -10,12 +10,12 @@ from sklearn.ensemble import RandomForestClassifier
 
 import tightset
 from makers import baseline, quick_on_top, quick_scpo
-from tightset.encoding import MISSING, OTHER, Category, Encoding, Number
 from tightset.export import to_onnx
 from tightset.export.graph import Graph
 from tightset.export.tables import add_encoding, inputs_of
-from tightset.tables import TablePredictor, fit_table
-from tightset.texts import as_text
+from tightset.tables.encoding import MISSING, OTHER, Category, Encoding, Number
+from tightset.tables.predictor import TablePredictor, fit_table
+from tightset.tables.texts import as_text
 
 ROWS = 10_000
 
@@ -118,7 +118,7 @@ def test_other_predictors_of_tables(frame, new, by):
 
 
 def test_a_model_in_single_precision(frame, new, monkeypatch):
-    monkeypatch.setattr("tightset.tables._LEAST_MEMORY", 70_000)
+    monkeypatch.setattr("tightset.tables.predictor._LEAST_MEMORY", 70_000)
     model = fit_table(frame, "kind", quick_scpo(confidence=0.9))
     assert model.encoding.dtype == "float32"
     proto = to_onnx(model)

@@ -15,9 +15,9 @@ import tightset
 from forging import forged, nodes, with_estimator
 from makers import quick_on_top
 from tightset import ConformalClassifier
-from tightset.boosters import _xgboost_model, sound_lightgbm, sound_xgboost
-from tightset.boosting import Trees
-from tightset.packing import ModelFileError
+from tightset.exceptions import ModelFileError
+from tightset.models.trees import Trees
+from tightset.storage.boosters import _xgboost_model, sound_lightgbm, sound_xgboost
 
 X, Y = load_wine(return_X_y=True)
 X = X[:, :6].copy()

@@ -41,8 +41,8 @@ from sklearn.tree import DecisionTreeClassifier
 import tightset
 from forging import array_of, forged, nodes, put_array, rezipped, with_estimator
 from tightset import ConformalClassifier
-from tightset.compiled import check_compiled
-from tightset.packing import ModelFileError
+from tightset.exceptions import ModelFileError
+from tightset.storage.compiled import check_compiled
 
 X, Y = load_wine(return_X_y=True)
 X = X[:, :6].copy()

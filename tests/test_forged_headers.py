@@ -17,9 +17,10 @@ from sklearn.naive_bayes import GaussianNB
 import tightset
 from forging import forged
 from makers import baseline, quick_on_top, quick_scpo, table
-from tightset import scores, storage
-from tightset.packing import ModelFileError
-from tightset.tables import fit_table
+from tightset.conformal import scores
+from tightset.exceptions import ModelFileError
+from tightset.storage.file import file as storage
+from tightset.tables.predictor import fit_table
 
 X, Y = load_wine(return_X_y=True)
 FRAME = table(200)

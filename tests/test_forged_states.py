@@ -19,7 +19,7 @@ from sklearn.tree import DecisionTreeClassifier
 import tightset
 from forging import array_of, nodes, put_array, rezipped, with_archive, with_estimator
 from tightset import ConformalClassifier
-from tightset.packing import ModelFileError
+from tightset.exceptions import ModelFileError
 
 X, Y = load_wine(return_X_y=True)
 X = X[:, :4].copy()

@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from tightset.arrays import label_runs, own_label
-from tightset.icp import Calibration, threshold
-from tightset.inefficiency import LOG, SIZE, Inefficiency, power
-from tightset.measures import Linear
-from tightset.objective import FORMS, Penalised
-from tightset.rows import Rows
-from tightset.surrogate import Surrogate
+from tightset.compute.arrays import label_runs, own_label
+from tightset.compute.blocks import Rows
+from tightset.conformal.icp import Calibration, threshold
+from tightset.conformal.inefficiency import LOG, SIZE, Inefficiency, power
+from tightset.measures.measures import Linear
+from tightset.objectives.objective import FORMS, Penalised
+from tightset.objectives.training import Surrogate
 
 CUBIC = Inefficiency("own", lambda w: w + 0.1 * w**3, lambda w: 1 + 0.3 * w**2)
 WEIGHTS = ["none", "rows", "candidates"]

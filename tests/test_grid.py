@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from tightset.columns import Scaling
-from tightset.grid import grid_search, training_inefficiency
-from tightset.icp import Calibration
-from tightset.inefficiency import LOG
+from tightset.conformal.icp import Calibration
+from tightset.conformal.inefficiency import LOG
+from tightset.models.columns import Scaling
+from tightset.search.grid import grid_search, training_inefficiency
 
 GRID = {"penalties": [10, 100], "sharpnesses": [1, 5], "learning_rates": [1, 10]}
 

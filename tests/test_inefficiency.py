@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tightset.inefficiency import LOG, SIZE, Inefficiency, as_inefficiency, power
+from tightset.conformal.inefficiency import LOG, SIZE, Inefficiency, as_inefficiency, power
 
 
 @pytest.mark.parametrize("spec", ["size", "log", 1, 2, 0.5, (np.square, lambda w: 2 * w)])

@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import minimize
 
 from test_optimise import Bowls, start
-from tightset.lbfgs import _direction, lbfgs
+from tightset.solvers.lbfgs import _direction, lbfgs
 
 
 class Rosenbrock:

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tightset.inefficiency import LOG
-from tightset.metrics import bootstrap_difference, evaluate, sign_test, sign_test_p_value, vovk_criteria
+from tightset.conformal.inefficiency import LOG
+from tightset.conformal.metrics import bootstrap_difference, evaluate, sign_test, sign_test_p_value, vovk_criteria
 
 SETS = np.array([[1, 0, 0], [1, 1, 0], [0, 0, 0], [1, 1, 1]], dtype=bool)
 P = np.array([[0.5, 0.1, 0.02], [0.4, 0.3, 0.05], [0.04, 0.03, 0.01], [0.9, 0.8, 0.7]])

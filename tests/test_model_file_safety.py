@@ -15,7 +15,8 @@ from sklearn.naive_bayes import GaussianNB
 import tightset
 from forging import forged
 from tightset import ConformalClassifier
-from tightset.packing import ModelFileError, Packed, unpack
+from tightset.exceptions import ModelFileError
+from tightset.storage.packing import Packed, unpack
 
 X, Y = load_wine(return_X_y=True)
 

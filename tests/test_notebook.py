@@ -7,7 +7,7 @@ import pytest
 import sklearn
 
 from makers import baseline, quick_grid, quick_scpo
-from tightset.notebook import card
+from tightset.estimators.card import card
 
 NAMES = np.array(["ash", "birch", "cedar"])
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tightset.optimise import Adam, GradientDescent, minimise
+from tightset.solvers.descent import Adam, GradientDescent, minimise
 
 
 class Bowls:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tightset.icp import rank
+from tightset.conformal.icp import rank
 from tightset.paper import runner
 from tightset.paper.baselines import Exchanged, Multinom
 from tightset.paper.datasets import DataError

@@ -6,13 +6,14 @@ from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
 from tightset import ConformalClassifier, SCPOClassifier, Search
-from tightset.choice import Judge, fold_of_rows
-from tightset.columns import Columns
-from tightset.paths import SEARCHES, View, logistic_candidates
-from tightset.pool import Judged, best_of_row, held_out
-from tightset.progress import Progress
-from tightset.search import _doubt, path_search
-from tightset.threads import StoppedError, Threads
+from tightset.compute.progress import Progress
+from tightset.compute.threads import StoppedError, Threads
+from tightset.conformal.splits import fold_of_rows
+from tightset.models.columns import Columns
+from tightset.search.from_columns import _doubt, path_search
+from tightset.search.judging import Judge
+from tightset.search.paths import SEARCHES, View, logistic_candidates
+from tightset.search.shortlist import Judged, best_of_row, held_out
 
 QUICK = Search((("two-matrix", 2.0), ("linear", 1.0)), pulls=(1.0, 0.01), max_iter=30, folds=3)
 
@@ -296,7 +297,7 @@ def test_an_interrupt_ends_the_tasks_and_keeps_an_earlier_fit(bands, monkeypatch
     X, y = bands
     clf = SCPOClassifier(0.9, search=QUICK, random_state=0).fit(X, y)
     before = clf.predict_p(X)
-    from tightset import paths
+    from tightset.search.from_columns import paths
 
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt

@@ -16,11 +16,13 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 
 from makers import baseline, quick_on_top, quick_scpo
-from tightset import TightsetWarning, icp, pieces
-from tightset.arrays import settle
-from tightset.checking import distinct_labels, label_codes
-from tightset.icp import Calibration
-from tightset.scores import APS
+from tightset import TightsetWarning
+from tightset.compute.arrays import settle
+from tightset.conformal import icp
+from tightset.conformal.icp import Calibration
+from tightset.conformal.scores import APS
+from tightset.estimators import pieces
+from tightset.estimators.checks import distinct_labels, label_codes
 
 # ---- estimators -----------------------------------------------------------------------------------------------------
 

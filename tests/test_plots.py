@@ -15,7 +15,7 @@ from scipy import stats
 
 from makers import baseline, quick_grid, quick_scpo
 from tightset import TightsetWarning, plots
-from tightset.intervals import coverage_band, share_interval
+from tightset.conformal.intervals import coverage_band, share_interval
 from tightset.plots.canvas import COLOURS
 
 NAMES = np.array(["ash", "birch", "cedar"])

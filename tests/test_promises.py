@@ -12,8 +12,8 @@ from threadpoolctl import threadpool_limits
 
 from makers import baseline, both, quick_on_top, quick_scpo
 from tightset import ConformalClassifier, SCPOClassifier, TightsetWarning
-from tightset.bases import fit_base
-from tightset.comparing import Comparison, at_equal_coverage, compare, levels_around, verdict
+from tightset.estimators.comparing import Comparison, at_equal_coverage, compare, levels_around, verdict
+from tightset.models.classifiers import fit_base
 
 
 @pytest.fixture(autouse=True)
@@ -420,7 +420,7 @@ def test_an_entry_that_is_stored_in_parts_is_their_sum(make, blobs):
 
 
 def test_levels_of_a_curve_can_be_asked_for():
-    from tightset.icp import significance
+    from tightset.conformal.icp import significance
 
     for level in (0.99999999, 0.9999999, 1e-8):
         assert all(0 < significance(one) < 1 for one in levels_around([level])[0])

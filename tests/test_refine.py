@@ -9,13 +9,13 @@ from scipy import sparse
 from makers import quick_scpo
 from test_gradients import numeric_gradient
 from tightset import Search
-from tightset.columns import Columns
-from tightset.inefficiency import LOG, SIZE
-from tightset.measures import MEASURES
-from tightset.objective import LogLoss, Profiled
-from tightset.refine import InMemory, _OnAllRows, _Piece
-from tightset.surrogate import Training
-from tightset.threads import Threads
+from tightset.compute.threads import Threads
+from tightset.conformal.inefficiency import LOG, SIZE
+from tightset.measures.measures import MEASURES
+from tightset.models.columns import Columns
+from tightset.objectives.objective import LogLoss, Profiled
+from tightset.objectives.training import Training
+from tightset.search.refinement import InMemory, _OnAllRows, _Piece
 
 ON_A_SAMPLE = Search((("two-matrix", 2.0), ("softmax", 4.0)), pulls=(0.1, 0.01), max_iter=30, folds=3, rows=1000)
 
@@ -54,8 +54,8 @@ def stacked(pieces):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("objective", [profiled(SIZE), profiled(LOG), lambda *_: LogLoss()], ids=["size", "log", "nll"])
 def test_losses_and_gradients_are_those_of_all_rows_at_once(objective, weighted, monkeypatch):
-    monkeypatch.setattr("tightset.refine._ROWS_PER_BLOCK", 37)
-    monkeypatch.setattr("tightset.refine._ENTRIES_AT_ONCE", 5 * 11)
+    monkeypatch.setattr("tightset.search.refinement._ROWS_PER_BLOCK", 37)
+    monkeypatch.setattr("tightset.search.refinement._ENTRIES_AT_ONCE", 5 * 11)
     X, y = rows_with_labels(150)
     weight = np.random.default_rng(1).uniform(0.5, 2, 150) if weighted else None
     pieces = pieces_of(X, ["linear", "softmax", "two-matrix", "softmax"], objective)
@@ -122,7 +122,7 @@ def test_sets_are_as_small_as_those_of_a_search_on_all_rows():
 
 
 def test_the_number_of_threads_does_not_change_a_bit(on_a_sample, monkeypatch):
-    monkeypatch.setattr("tightset.refine._ROWS_PER_BLOCK", 300)
+    monkeypatch.setattr("tightset.search.refinement._ROWS_PER_BLOCK", 300)
     X, y, _ = on_a_sample
     clf = quick_scpo(search=ON_A_SAMPLE, max_iter=None, confidence=[0.8, 0.95], n_jobs=3).fit(X, y)
     other = quick_scpo(search=ON_A_SAMPLE, max_iter=None, confidence=[0.8, 0.95], n_jobs=1).fit(X, y)
@@ -164,7 +164,7 @@ def test_a_label_that_the_sample_missed_is_learnt_from_all_rows():
 
 
 def test_many_parameters_are_trained_a_few_measures_at_a_time(on_a_sample, monkeypatch):
-    monkeypatch.setattr("tightset.refine._PARAMETERS_AT_ONCE", 200)
+    monkeypatch.setattr("tightset.search.refinement._PARAMETERS_AT_ONCE", 200)
     X, y, clf = on_a_sample
     other = quick_scpo(search=ON_A_SAMPLE, max_iter=None, confidence=[0.8, 0.95]).fit(X, y)
     for one, two in zip(clf.folds_[0].models, other.folds_[0].models, strict=True):

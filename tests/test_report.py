@@ -17,10 +17,10 @@ from sklearn.pipeline import make_pipeline
 
 from makers import baseline, quick_scpo
 from tightset import ConformalClassifier
+from tightset.conformal.shortfall import of_rows
 from tightset.report import write_report
 from tightset.report.numbers import by_label, stops, tally
 from tightset.report.words import number, percent
-from tightset.shortfall import of_rows
 
 SCRIPT, IMAGE = "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>'
 
@@ -293,7 +293,7 @@ def test_bad_input_leaves_the_file_as_it_was(rows, model, tmp_path, monkeypatch)
     ]:  # fmt: skip
         with pytest.raises(error, match=words):
             write_report(**({"path": path, "model": model, "X": X_new, "y": y_new} | change))
-    monkeypatch.setattr("tightset.storage.Path.replace", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr("tightset.storage.file.Path.replace", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         write_report(path, model, X_new, y_new)
     assert path.read_text() == "as it was"

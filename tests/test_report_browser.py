@@ -21,10 +21,10 @@ from selenium.webdriver.support.wait import WebDriverWait
 
 from makers import baseline, quick_scpo
 from tightset import TightsetWarning
-from tightset.intervals import share_interval
+from tightset.conformal.intervals import share_interval
+from tightset.conformal.shortfall import of_rows
 from tightset.report import write_report
 from tightset.report.words import number, percent
-from tightset.shortfall import of_rows
 
 SCRIPT, IMAGE = "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>'
 LABELS = np.array([SCRIPT, IMAGE, "plain"])

@@ -19,10 +19,10 @@ from threadpoolctl import threadpool_info
 
 from makers import baseline, both, quick_grid, quick_scpo
 from tightset import ConformalClassifier, SCPOClassifier, TightsetWarning
-from tightset.columns import Scaling
-from tightset.grid import training_inefficiency
-from tightset.hashing import hash_uniform
-from tightset.scores import APS
+from tightset.compute.hashing import hash_uniform
+from tightset.conformal.scores import APS
+from tightset.models.columns import Scaling
+from tightset.search.grid import training_inefficiency
 
 # ---- what reviewers found -------------------------------------------------------------------------------------------
 

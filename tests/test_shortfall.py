@@ -8,9 +8,9 @@ import pytest
 from scipy import stats
 
 from commands import FAST
-from tightset.comparing import Comparison, short_over_splits
-from tightset.icp import rank
-from tightset.shortfall import calibrated_with, counts_of, of_rows, short_labels
+from tightset.conformal.icp import rank
+from tightset.conformal.shortfall import calibrated_with, counts_of, of_rows, short_labels
+from tightset.estimators.comparing import Comparison, short_over_splits
 
 DRAWS = 2000
 AT_MOST = 0.05 + 2.5 * np.sqrt(0.05 * 0.95 / DRAWS)

@@ -11,11 +11,12 @@ import pytest
 import tightset
 from makers import baseline, quick_scpo, table
 from tightset import TightsetWarning
-from tightset.encoding import MISSING, OTHER, Category, Encoding, Number
-from tightset.explaining import explain
-from tightset.files import TableError, TableFile
-from tightset.learning import Statistics
-from tightset.tables import FrameTable, fit_table, prepare, split_rows
+from tightset.exceptions import TableError
+from tightset.tables.encoding import MISSING, OTHER, Category, Encoding, Number
+from tightset.tables.explaining import explain
+from tightset.tables.files import TableFile
+from tightset.tables.learning import Statistics
+from tightset.tables.predictor import FrameTable, fit_table, prepare, split_rows
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +66,7 @@ def test_standard_input_is_read_as_often_as_needed(files, frame, monkeypatch):
 
 
 def test_chunks_are_numbered_through(monkeypatch, files):
-    monkeypatch.setattr("tightset.files._CELLS", 600)
+    monkeypatch.setattr("tightset.tables.files._CELLS", 600)
     for name in ("a.csv", "a.parquet"):
         chunks = list(TableFile(files / name).chunks(text=["kind"]))
         assert [len(chunk) for chunk in chunks] == [100] * 6
@@ -203,15 +204,15 @@ def test_a_column_asked_for_as_categories_is_one_however_many_values_it_has(monk
     texts = rows.assign(zip="z" + rows["zip"].astype(str))
     with pytest.raises(TableError, match=r"'zip': 120 different texts .*; if they are, give --categorical 'zip'"):
         fit_table(texts, "kind", baseline(), drop=["id"])
-    monkeypatch.setattr("tightset.learning._MOST_ASKED", 30)
+    monkeypatch.setattr("tightset.tables.learning._MOST_ASKED", 30)
     with pytest.warns(TightsetWarning, match="'zip' has 120 different values; the 30 commonest have a column each"):
         model = fit_table(texts, "kind", baseline(), categorical=["zip"], drop=["id"])
     assert len(model.encoding.columns[0].values) == 31
 
 
 def test_texts_beyond_those_that_are_counted(frame, monkeypatch):
-    monkeypatch.setattr("tightset.learning._MOST_COUNTED", 100)
-    monkeypatch.setattr("tightset.files._CELLS", 600)  # so that a file has several chunks
+    monkeypatch.setattr("tightset.tables.learning._MOST_COUNTED", 100)
+    monkeypatch.setattr("tightset.tables.files._CELLS", 600)  # so that a file has several chunks
     statistics = Statistics([], ["name"], 600)
     for start in range(0, 600, 100):
         statistics.see(frame.iloc[start : start + 100])
@@ -312,11 +313,11 @@ def test_a_label_of_one_row_may_calibrate(frame):
 
 
 def test_memory_is_bounded_by_leaving_rows_out(frame, monkeypatch):
-    monkeypatch.setattr("tightset.tables._OF_FILE", 0)
-    monkeypatch.setattr("tightset.tables._LEAST_MEMORY", 600 * 20 * 4)
+    monkeypatch.setattr("tightset.tables.predictor._OF_FILE", 0)
+    monkeypatch.setattr("tightset.tables.predictor._LEAST_MEMORY", 600 * 20 * 4)
     half = prepare(FrameTable(frame), "kind", lambda codes: np.arange(len(codes)) % 2)
     assert half.encoding.dtype == "float32"
-    monkeypatch.setattr("tightset.tables._LEAST_MEMORY", 300 * 4 * len(half.encoding.names))
+    monkeypatch.setattr("tightset.tables.predictor._LEAST_MEMORY", 300 * 4 * len(half.encoding.names))
     with pytest.warns(TightsetWarning, match="600 rows of .* encoded columns are more than 0 MB; 300 of them are used"):
         some = prepare(FrameTable(frame), "kind", lambda codes: np.arange(len(codes)) % 2)
     assert [len(y) for _, y in some.parts] == [150, 150]
@@ -419,7 +420,7 @@ def test_it_is_saved_and_loaded(frame, model, tmp_path):
     assert str(again.evaluate(frame)) == str(model.evaluate(frame))
     assert again.encoding == model.encoding
     assert again.about == model.about
-    said = tightset.storage.open_model(tmp_path / "m.tightset").about
+    said = tightset.storage.file.open_model(tmp_path / "m.tightset").about
     assert said["columns"] == ["age", "colour", "member", "town"]
     assert said["dtypes"] == ["number", "category", "category", "category"]
     assert said["target"] == "kind"

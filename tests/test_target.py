@@ -9,11 +9,12 @@ import pytest
 import tightset
 from makers import baseline, quick_scpo, table
 from tightset import TightsetWarning
-from tightset.explaining import explain
-from tightset.files import TableError, TableFile
-from tightset.predictions import predicted
-from tightset.tables import fit_table
-from tightset.target import Rare
+from tightset.exceptions import TableError
+from tightset.tables.explaining import explain
+from tightset.tables.files import TableFile
+from tightset.tables.predictions import predicted
+from tightset.tables.predictor import fit_table
+from tightset.tables.target import Rare
 
 
 @pytest.fixture(scope="module")

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from tightset import SCPOClassifier
-from tightset.grid import grid_search
-from tightset.inefficiency import LOG
-from tightset.measures import Linear
-from tightset.objective import Penalised
-from tightset.optimise import Adam, GradientDescent, minimise
-from tightset.rows import Rows
-from tightset.surrogate import Surrogate
+from tightset.compute.blocks import Rows
+from tightset.conformal.inefficiency import LOG
+from tightset.measures.measures import Linear
+from tightset.objectives.objective import Penalised
+from tightset.objectives.training import Surrogate
+from tightset.search.grid import grid_search
+from tightset.solvers.descent import Adam, GradientDescent, minimise
 
 B, K, M, C = 4, 60, 3, 3
 
@@ -71,7 +71,7 @@ def test_candidates_that_do_not_fit_together_are_trained_one_after_another(torch
     settings = {"penalties": (10, 100), "sharpnesses": (1, 2), "learning_rates": (0.5, 1), "max_iter": 40}
     settings |= {"confidences": (0.8, 0.9), "device": "cpu", "keep_trace": True, "tol": 1e-3}
     together = grid_search(Z, y, 3, **settings)
-    monkeypatch.setattr("tightset.arrays._SCORES_ON_DEVICE", 3 * 600 * 5)  # five of the sixteen
+    monkeypatch.setattr("tightset.compute.arrays._SCORES_ON_DEVICE", 3 * 600 * 5)  # five of the sixteen
     apart = grid_search(Z, y, 3, **settings)
     for one, other in zip(together, apart, strict=True):
         np.testing.assert_allclose(one.theta, other.theta, atol=1e-4)

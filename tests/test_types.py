@@ -18,8 +18,8 @@ from threadpoolctl import threadpool_limits
 
 import tightset
 from tightset import ConformalClassifier, SCPOClassifier, TightsetWarning
-from tightset.rowtypes import coarser_than, conform, dtypes_of, slack_of
-from tightset.tables import fit_table
+from tightset.compute.row_types import coarser_than, conform, dtypes_of, slack_of
+from tightset.tables.predictor import fit_table
 
 FLOATS = ("float16", "float32", "float64")
 TYPES = (*FLOATS, "int64", "bool", "Float32", "Float64", "Int64", "boolean")

@@ -33,8 +33,8 @@ from threadpoolctl import threadpool_limits
 
 import tightset
 from tightset import ConformalClassifier, SCPOClassifier
-from tightset.scores import APS, RAPS
-from tightset.tables import fit_table
+from tightset.conformal.scores import APS, RAPS
+from tightset.tables.predictor import fit_table
 
 Recorded = dict[str, np.ndarray]
 CASES: dict[str, Callable[[], Recorded]] = {}

@@ -6,20 +6,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tightset.checking import TightsetWarning
-    from tightset.classifier import ConformalClassifier
-    from tightset.loading import load
-    from tightset.paths import Search
-    from tightset.scpo import SCPOClassifier
+    from tightset.estimators.conformal import ConformalClassifier
+    from tightset.estimators.scpo import SCPOClassifier
+    from tightset.exceptions import TightsetWarning
+    from tightset.search.paths import Search
+    from tightset.storage.loading import load
 
 __all__ = ["ConformalClassifier", "SCPOClassifier", "Search", "TightsetWarning", "__version__", "load"]
 
 _HOMES = {
-    "ConformalClassifier": "classifier",
-    "SCPOClassifier": "scpo",
-    "Search": "paths",
-    "TightsetWarning": "checking",
-    "load": "loading",
+    "ConformalClassifier": "estimators.conformal",
+    "SCPOClassifier": "estimators.scpo",
+    "Search": "search.paths",
+    "TightsetWarning": "exceptions",
+    "load": "storage.loading",
 }
 
 __version__ = "0.1.0"

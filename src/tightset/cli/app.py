@@ -61,8 +61,8 @@ def demo(
     """
     from rich.console import Console
 
-    from tightset.comparing import verdict
-    from tightset.demo import compare_on_digits
+    from tightset.cli.demo import compare_on_digits
+    from tightset.estimators.comparing import verdict
 
     levels = confidence or [0.8, 0.9, 0.95, 0.99]
     for level in levels:

@@ -44,7 +44,7 @@ def explain(
 
     Example: tightset explain iris.tightset new.csv --row 3
     """
-    from tightset.explaining import explain as explained
+    from tightset.tables.explaining import explain as explained
 
     loaded, (level, *_) = model_of(model, None if confidence is None else [confidence])
     frame = _row(table_of(data, delimiter, encoding, loaded.encoding.missing), row, loaded.encoding.text)
@@ -99,7 +99,7 @@ def _short(name: str, most: int = 24) -> str:
 
 def _show_labels(found: Any, names: Any, row: int, *, by_label: bool) -> None:
     """The p-value of each label; what a label without calibration rows has is none."""
-    from tightset.icp import calibration_rows_needed
+    from tightset.conformal.icp import calibration_rows_needed
 
     rows, wide = found.calibration_rows, 10 if by_label else 30
     cells = [
@@ -132,7 +132,7 @@ def _show_labels(found: Any, names: Any, row: int, *, by_label: bool) -> None:
 
 
 def _row(table: Any, row: int, text: list[str]) -> Any:
-    from tightset.files import TableError
+    from tightset.exceptions import TableError
 
     seen = 0
     for frame in table.chunks(text=text):
@@ -148,7 +148,7 @@ def info(model: Model, as_json: AsJson = False) -> None:
 
     Example: tightset info iris.tightset
     """
-    from tightset.storage import open_model
+    from tightset.storage.file import open_model
 
     check_model(model)
     said = {key: value for key, value in open_model(model).about.items() if key not in ("root", "nodes")}

@@ -107,7 +107,7 @@ def levels_of(confidence: list[float] | None) -> list[float]:
 
 
 def check_rare(policy: str) -> None:
-    from tightset.target import POLICIES
+    from tightset.tables.target import POLICIES
 
     if policy not in POLICIES:
         raise typer.BadParameter(f"{policy!r} is none of {', '.join(POLICIES)}", param_hint="--rare-labels")
@@ -115,14 +115,14 @@ def check_rare(policy: str) -> None:
 
 def load_model(path: Path) -> Any:
     """Of a table or of arrays."""
-    from tightset.loading import load
+    from tightset.storage.loading import load
 
     check_model(path)
     return load(path)
 
 
 def check_model(path: Path) -> None:
-    from tightset.packing import ModelFileError
+    from tightset.exceptions import ModelFileError
 
     if not path.exists():
         raise ModelFileError(f"there is no file {path}")
@@ -132,7 +132,7 @@ def check_model(path: Path) -> None:
 
 def model_of(path: Path, confidence: list[float] | None) -> tuple[Any, list[float]]:
     """The model of a table, and the levels that are asked for, its own if none are."""
-    from tightset.packing import ModelFileError
+    from tightset.exceptions import ModelFileError
 
     loaded = load_model(path)
     if not hasattr(loaded, "encoding"):
@@ -144,7 +144,7 @@ def model_of(path: Path, confidence: list[float] | None) -> tuple[Any, list[floa
 
 
 def table_of(data: str, delimiter: str | None, encoding: str, missing: Any) -> Any:
-    from tightset.files import TableFile
+    from tightset.tables.files import TableFile
 
     delimiter = {"\\t": "\t", "tab": "\t"}.get(delimiter or "", delimiter)
     return TableFile(data, delimiter=delimiter, encoding=encoding, missing=missing or ())

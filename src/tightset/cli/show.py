@@ -13,7 +13,7 @@ from typing import Any
 
 import typer
 
-from tightset.comparing import Comparison
+from tightset.estimators.comparing import Comparison
 
 __all__ = ["ONE_SPLIT", "counted", "reading", "say", "show", "show_comparison", "visible"]
 

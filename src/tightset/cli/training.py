@@ -78,7 +78,7 @@ def fit(
 
     Example: tightset fit flowers.csv --target species --confidence 0.9 --confidence 0.95 --test 0.25
     """
-    from tightset.tables import TEST, UNUSED, fit_table, split_rows
+    from tightset.tables.predictor import TEST, UNUSED, fit_table, split_rows
 
     levels = levels_of(confidence)
     check_rare(rare_labels)
@@ -189,11 +189,11 @@ def compare(
 
     Example: tightset compare data.csv --target species --confidence 0.9 --confidence 0.99
     """
-    from tightset.comparing import compare as compared
-    from tightset.comparing import over_splits, short_over_splits, verdict
-    from tightset.shortfall import calibrated_with
-    from tightset.tables import fit_parts, prepare, split_rows
-    from tightset.target import Rare
+    from tightset.conformal.shortfall import calibrated_with
+    from tightset.estimators.comparing import compare as compared
+    from tightset.estimators.comparing import over_splits, short_over_splits, verdict
+    from tightset.tables.predictor import fit_parts, prepare, split_rows
+    from tightset.tables.target import Rare
 
     levels = levels_of(confidence or [0.8, 0.9, 0.95, 0.99])
     check_rare(rare_labels)
@@ -269,8 +269,8 @@ def _short_on_calibration_rows(predictor: Any, levels: list[float], prepared: An
     """
     import numpy as np
 
+    from tightset.conformal.shortfall import of_rows
     from tightset.report.numbers import tally
-    from tightset.shortfall import of_rows
 
     if predictor.label_conditional:
         return []
@@ -287,7 +287,7 @@ def _tell_short(
     levels: list[float], short: list[Any], names: list[Any], *, by_label: bool = False, kind: str = ""
 ) -> None:
     """Name the labels that fall short at each level, and say what helps."""
-    from tightset.shortfall import reason
+    from tightset.conformal.shortfall import reason
 
     if not any(one.labels for one in short):
         return
@@ -299,7 +299,7 @@ def _tell_short(
 
 def _write_both(out: Path, rest: Path, table: Any, model: Any, chosen: Any, progress: Any) -> None:
     """The model, and the rows that are ``chosen`` as they stand in the table; the model knows them again."""
-    from tightset.storage import written_whole
+    from tightset.storage.file import written_whole
 
     columns = [*(column.name for column in model.encoding.columns), *model.encoding.left_out]
     digest = hashlib.sha256()
@@ -314,8 +314,8 @@ def _write_both(out: Path, rest: Path, table: Any, model: Any, chosen: Any, prog
 
 def _left_out_before(rest: Path, out: Path) -> bool:
     """Whether it was written with the model that is there, and is as it was then."""
-    from tightset.packing import ModelFileError
-    from tightset.storage import open_model
+    from tightset.exceptions import ModelFileError
+    from tightset.storage.file import open_model
 
     try:
         about = open_model(out).about["about"]

@@ -62,8 +62,8 @@ def predict(
 
     Example: tightset predict iris.tightset new.csv --out sets.csv --keep id
     """
-    from tightset.predictions import FORMATS, calibration_rows, first_of, predicted
-    from tightset.storage import written_whole
+    from tightset.storage.file import written_whole
+    from tightset.tables.predictions import FORMATS, calibration_rows, first_of, predicted
 
     if out is None and sys.stdout is None:
         raise typer.BadParameter("standard output is closed: give a file to write to", param_hint="--out")
@@ -132,9 +132,9 @@ def evaluate(
 
     Example: tightset evaluate iris.tightset test.csv
     """
-    from tightset.comparing import compare, verdict
+    from tightset.conformal.shortfall import of_model, reason
+    from tightset.estimators.comparing import compare, verdict
     from tightset.report.words import band
-    from tightset.shortfall import of_model, reason
 
     loaded, levels = model_of(model, confidence)
     X, y, frame = _rows(loaded, table_of(data, delimiter, encoding, loaded.encoding.missing), lenient=lenient)
@@ -249,7 +249,7 @@ def _rows(model: Any, table: Any, *, lenient: bool) -> tuple[Any, Any, Any]:
     import numpy as np
     import pandas as pd
 
-    from tightset.files import TableError
+    from tightset.exceptions import TableError
 
     X, y, frames = [], [], []
     if digest(table) == model.about.get("sha256 of data", "unknown"):

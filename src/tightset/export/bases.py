@@ -30,8 +30,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.tree import DecisionTreeClassifier
 
-from tightset.bases import Given
-from tightset.checking import warn
+from tightset.exceptions import warn
 from tightset.export.graph import OPSET, Graph, in_double, unfused
 from tightset.export.linear import (
     add_product,
@@ -41,6 +40,7 @@ from tightset.export.linear import (
     logistic,
     warn_of_float32,
 )
+from tightset.models.classifiers import Given
 
 __all__ = ["ExportError", "add_class_scores", "refusal"]
 

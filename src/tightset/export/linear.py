@@ -14,9 +14,9 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 
-from tightset.bases import Given
-from tightset.checking import warn
+from tightset.exceptions import warn
 from tightset.export.graph import Graph, in_double
+from tightset.models.classifiers import Given
 
 __all__ = [
     "add_product",

@@ -17,18 +17,18 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from tightset import __version__
-from tightset.bases import Given
-from tightset.classifier import Scored
+from tightset.compute.row_types import COARSE, rounded_to
+from tightset.conformal.icp import rank, significance
+from tightset.conformal.scores import LAC
+from tightset.estimators.base import ConformalPredictor
+from tightset.estimators.conformal import Scored
 from tightset.export.bases import refusal
 from tightset.export.graph import Graph, add_counts, add_first_largest, add_kept, least_equal
 from tightset.export.models import add_scores
 from tightset.export.tables import add_encoding, inputs_of, said_of
-from tightset.icp import rank, significance
-from tightset.predictor import ConformalPredictor
-from tightset.rowtypes import COARSE, rounded_to
-from tightset.scores import LAC
-from tightset.storage import written_whole
-from tightset.tables import TablePredictor
+from tightset.models.classifiers import Given
+from tightset.storage.file import written_whole
+from tightset.tables.predictor import TablePredictor
 
 __all__ = ["Output", "add_outputs", "to_onnx"]
 

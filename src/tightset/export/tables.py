@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tightset.encoding import MISSING, OTHER, Category, Encoding, Number
 from tightset.export.graph import Graph
+from tightset.tables.encoding import MISSING, OTHER, Category, Encoding, Number
 
 __all__ = ["add_encoding", "inputs_of", "missing_texts", "said_of"]
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import stdtr
 
-from tightset.metrics import sign_test_p_value
+from tightset.conformal.metrics import sign_test_p_value
 from tightset.paper.efficiency import DIVISIONS, EFFICIENCY, OTHERS_SPLITS, STRENGTHS, Comparison, plan
 from tightset.paper.experiments import LEVELS
 from tightset.paper.recipes import DATASETS

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tightset.icp import Calibration
+from tightset.conformal.icp import Calibration
 from tightset.paper.datasets import load
 from tightset.paper.recipes import DATASETS
 

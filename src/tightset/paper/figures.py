@@ -51,8 +51,8 @@ def draw_regions(path: Path) -> None:
     """The paper's figure: two variables, three labels, each region a prediction set, from a real fit at 90 %."""
     from sklearn.datasets import load_wine
 
+    from tightset.estimators.scpo import SCPOClassifier
     from tightset.plots import regions
-    from tightset.scpo import SCPOClassifier
 
     X, y = load_wine(return_X_y=True)
     X = X[:, [6, 9]]
@@ -83,7 +83,7 @@ def draw_how_it_works(path: Path) -> None:
     """Left, the smoothing of a set size; right, what a real search found on made-up data, path by path."""
     from sklearn.datasets import make_classification
 
-    from tightset.scpo import SCPOClassifier
+    from tightset.estimators.scpo import SCPOClassifier
 
     X, y = make_classification(
         2000, 20, n_informative=10, n_redundant=2, n_classes=5, class_sep=0.7, flip_y=0.05, random_state=0

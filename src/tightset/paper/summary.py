@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import stdtrit
 
-from tightset.icp import rank
-from tightset.metrics import sign_test_p_value
+from tightset.conformal.icp import rank
+from tightset.conformal.metrics import sign_test_p_value
 from tightset.paper.experiments import BINARY, STEPS, Experiment
 
 __all__ = [

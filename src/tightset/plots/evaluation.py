@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tightset.intervals import coverage_band, mean_interval, share_interval
+from tightset.conformal.intervals import coverage_band, mean_interval, share_interval
 from tightset.plots.canvas import (
     COLOURS,
     HATCHES,
@@ -48,7 +48,7 @@ def coverage(
     groups : the groups of ``X``, for a predictor that was calibrated group by group.
     calibration_rows : how many rows calibrated, where rows of ``evaluate`` are given; a predictor knows.
     band : the share of cases that fall into the band, level by level. Coverage varies with the test rows and with the
-        calibration rows: the band is beta-binomial (`tightset.intervals.coverage_band`). Where the number of
+        calibration rows: the band is beta-binomial (`tightset.conformal.intervals.coverage_band`). Where the number of
         calibration rows is not known it is binomial, for the test rows only, and too narrow. Of several predictors it
         is that of the fewest rows.
     minus_confidence : draw the difference, which shows more.

@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from tightset import metrics
-from tightset.checking import TightsetWarning, check_labels, check_levels, label_codes
-from tightset.distributed import is_dask
-from tightset.icp import calibration_rows_needed, significance
+from tightset.compute.partitions import is_dask
+from tightset.conformal import metrics
+from tightset.conformal.icp import calibration_rows_needed, significance
+from tightset.estimators.checks import check_labels, check_levels, label_codes
+from tightset.exceptions import TightsetWarning
 
 __all__ = [
     "Sets",

@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tightset import pieces
-from tightset.checking import TightsetWarning, check_levels
-from tightset.icp import calibration_rows_needed, significance
-from tightset.intervals import share_interval
-from tightset.shortfall import Shortfall, calibrated_with, short_labels
+from tightset.conformal.icp import calibration_rows_needed, significance
+from tightset.conformal.intervals import share_interval
+from tightset.conformal.shortfall import Shortfall, calibrated_with, short_labels
+from tightset.estimators import pieces
+from tightset.estimators.checks import check_levels
+from tightset.exceptions import TightsetWarning
 
 __all__ = [
     "ByLabel",

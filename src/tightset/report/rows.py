@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tightset.pieces import take
+from tightset.estimators.pieces import take
 from tightset.report.numbers import Listed
 from tightset.report.words import NAME, p_text, text, thousandths
 

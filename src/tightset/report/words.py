@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from tightset.checking import nearest_level
-from tightset.comparing import at_equal_coverage, levels_around
-from tightset.icp import calibration_rows_needed, significance
-from tightset.intervals import coverage_band, share_interval
-from tightset.metrics import bootstrap_difference, sign_test
+from tightset.conformal.icp import calibration_rows_needed, significance
+from tightset.conformal.intervals import coverage_band, share_interval
+from tightset.conformal.metrics import bootstrap_difference, sign_test
+from tightset.conformal.shortfall import Shortfall, why
+from tightset.estimators.checks import nearest_level
+from tightset.estimators.comparing import at_equal_coverage, levels_around
 from tightset.report.numbers import ByLabel, Tally, calibration
-from tightset.shortfall import Shortfall, why
 
 __all__ = [
     "NAME",

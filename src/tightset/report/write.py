@@ -20,10 +20,11 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from tightset.distributed import is_dask
-from tightset.icp import significance
-from tightset.pieces import take
-from tightset.predictor import ConformalPredictor
+from tightset.compute.partitions import is_dask
+from tightset.conformal.icp import significance
+from tightset.conformal.shortfall import REMEDY
+from tightset.estimators.base import ConformalPredictor
+from tightset.estimators.pieces import take
 from tightset.report import figures as report_figures
 from tightset.report.numbers import Listed, by_label, hardest, listed, size_bins, stops, tally
 from tightset.report.panels import LabelTexts, label_texts, panels
@@ -41,8 +42,7 @@ from tightset.report.words import (
     thousandths,
     versions,
 )
-from tightset.shortfall import REMEDY
-from tightset.storage import written_whole
+from tightset.storage.file import written_whole
 
 __all__ = ["write_report"]
 

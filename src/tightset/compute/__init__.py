@@ -1,0 +1,1 @@
+"""Where arrays live and rows lie: threads, blocks, partitions, types of rows, progress."""

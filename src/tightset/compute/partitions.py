@@ -1,0 +1,275 @@
+"""Rows of Dask arrays and data frames: more than memory holds, on one machine or on many (extra ``dask``).
+
+Rows stay where they are. Labels, weights, groups and calibration scores, a few numbers a row, come to the client; what
+is summed over rows is summed where they lie, in a fixed order. Nothing here knows of conformal prediction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate, pairwise
+from typing import Any, Self
+
+import numpy as np
+from scipy import sparse
+
+__all__ = ["Partitions", "Source", "add_up", "as_floats", "as_they_are", "in_memory", "is_dask", "lazily"]
+
+_FAN_IN = 8  # partial sums that are added in one task
+_PARTITION_BITS = 40  # for the number of a row in its partition
+
+
+def is_dask(x: Any) -> bool:
+    """Whether ``x`` is a Dask collection; Dask is not imported to tell."""
+    return type(x).__module__.partition(".")[0] == "dask" or type(x).__module__.startswith("dask_expr")
+
+
+def in_memory(x: Any) -> Any:
+    """A Dask vector as it is in memory; anything else unchanged."""
+    return x.compute() if is_dask(x) else x
+
+
+class Partitions:
+    """Rows ``(n, p)`` in partitions, of which some may be taken; ``shape`` is that of those.
+
+    ``prepare`` is what is done first to the rows of a partition, where they lie.
+    """
+
+    def __init__(
+        self,
+        parts: list[Any],
+        lengths: Sequence[int],
+        columns: int,
+        prepare: Callable[[Any], Any],
+        taken: list[Any] | None = None,
+    ) -> None:
+        self._parts = parts
+        self._lengths = list(lengths)
+        self._prepare = prepare
+        self._taken = taken  # of each partition which rows are, a bit for each; None if all are
+        counts = self._lengths if taken is None else [int(np.bitwise_count(bits).sum()) for bits in taken]
+        self._edges = [0, *accumulate(counts)]
+        self.shape = (self._edges[-1], columns)
+
+    @classmethod
+    def of(cls, X: Any, prepare: Callable[[Any], Any]) -> Self:
+        """Rows of a Dask array or data frame; lengths that are not known are counted, which takes a pass."""
+        import dask
+
+        parts = _delayed_parts(X)
+        if hasattr(X, "chunks") and not any(np.isnan(X.chunks[0])):
+            lengths = [int(rows) for rows in X.chunks[0]]
+        else:
+            lengths = list(dask.compute(*[dask.delayed(_length)(part) for part in parts]))
+        return cls(parts, lengths, X.shape[1], prepare)
+
+    def first_rows(self) -> Any:
+        """A few rows as they are, to see what they are like."""
+        import dask
+
+        filled = next((part for part, rows in zip(self._parts, self._lengths, strict=True) if rows), self._parts[0])
+        return dask.delayed(_head)(filled).compute()
+
+    def check(self) -> None:
+        """Prepare every partition once, so that what is wrong with one is said before anything else is done."""
+        if self._prepare is not as_they_are:
+            self.map(_nothing)
+
+    def take(self, index: np.ndarray) -> Self:
+        """Some of the rows, in increasing order; nothing is computed."""
+        if len(index) and not (np.diff(index) > 0).all():
+            raise ValueError("rows of a Dask collection can only be taken in increasing order")
+        ends = np.searchsorted(index, self._edges)
+        taken = []
+        for at, length in enumerate(self._lengths):
+            rows = index[ends[at] : ends[at + 1]] - self._edges[at]
+            rows = rows if self._taken is None else _rows_of(self._taken[at], length)[rows]
+            mask = np.zeros(length, dtype=bool)
+            mask[rows] = True
+            taken.append(np.packbits(mask))
+        return type(self)(self._parts, self._lengths, self.shape[1], self._prepare, taken)
+
+    def gather(self) -> Any:
+        """The rows in memory."""
+        return _stacked(self.map(as_they_are))
+
+    def map(self, function: Callable[..., Any], *vectors: Any) -> list[Any]:
+        """``function(rows, *their part of each vector)`` of every partition, in order. A vector may be None."""
+        import dask
+
+        return list(dask.compute(*self._tasks(function, self._with_vectors(vectors))))
+
+    def fold(self, function: Callable[..., Any], state: Any, *vectors: Any) -> Any:
+        """``state = function(state, rows, *their part of each vector)``, one partition after the other."""
+        import dask
+
+        for task in self._tasks(_together, self._with_vectors(vectors)):  # no more than one is loaded at a time
+            (state,) = dask.compute(dask.delayed(_with_state, pure=False)(function, state, task))
+        return state
+
+    def source(self, *vectors: Any) -> Source:
+        """For sums over the rows, with their part of each vector; these are sent to where the rows are only once."""
+        import dask
+
+        kept = [dask.delayed(tuple, pure=False)(own) for own in self._with_vectors(vectors)]
+        return Source(self, list(dask.persist(*kept)))
+
+    def _with_vectors(self, vectors: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """Of each partition which rows are taken, and their part of each vector."""
+        taken = [None] * len(self._parts) if self._taken is None else self._taken
+        return [(bits, own) for bits, own in zip(taken, self._cut(vectors), strict=True)]
+
+    def _cut(self, vectors: Sequence[Any]) -> list[tuple[Any, ...]]:
+        for vector in vectors:
+            if vector is not None and len(vector) != self.shape[0]:
+                given = f"{len(vector)} groups, labels or weights were given for them"
+                raise ValueError(f"X has {self.shape[0]} rows, but {given}")
+        edges = self._edges
+        return [tuple(None if vector is None else vector[a:b] for vector in vectors) for a, b in pairwise(edges)]
+
+    def _tasks(self, function: Callable[..., Any], own: list[Any], *arguments: Any) -> list[Any]:
+        filled = [at for at, (a, b) in enumerate(pairwise(self._edges)) if a < b]
+        parts, of_parts = ([some[at] for at in filled] for some in (self._parts, own))
+        return _calls(parts, of_parts, self._prepare, function, *arguments)
+
+
+class Source:
+    """Sums over the rows of `Partitions`, in the way that `tightset.search.refinement` asks for them."""
+
+    def __init__(self, rows: Partitions, own: list[Any]) -> None:
+        self._rows, self._own = rows, own
+
+    def total(self, function: Callable[..., tuple[Any, ...]], *arguments: Any) -> tuple[Any, ...]:
+        """The sum of ``function(rows, *vectors, *arguments)`` over all partitions, added up by a fixed tree."""
+        import dask
+
+        parts = self._rows._tasks(function, self._own, *arguments)
+        plus = dask.delayed(add_up, pure=False)
+        while len(parts) > 1:
+            parts = [plus(parts[at : at + _FAN_IN]) for at in range(0, len(parts), _FAN_IN)]
+        result: tuple[Any, ...] = parts[0].compute()
+        return result
+
+
+def lazily(
+    function: Callable[..., np.ndarray],
+    X: Any,
+    vectors: Sequence[Any],
+    empty: np.ndarray,
+    rows_axis: int,
+    prepare: Callable[[Any], Any],
+) -> Any:
+    """``function(rows, *their part of each vector, first)`` as a Dask array that is computed when it is asked for.
+
+    ``empty`` is what it gives for no rows; with more of them that is longer along ``rows_axis``. ``first`` is the
+    number of the first row of a partition; where nobody knows how many come before it, one that no other row has.
+    """
+    import dask.array as da
+
+    parts = _delayed_parts(X)
+    lengths: list[Any] = list(X.chunks[0]) if hasattr(X, "chunks") else [float("nan")] * len(parts)
+    cut: list[tuple[Any, ...]] = [(None,) * len(vectors)] * len(parts)
+    if any(vector is not None for vector in vectors):
+        rows = Partitions.of(X, prepare)
+        lengths, cut = rows._lengths, rows._cut(vectors)
+    known = not any(np.isnan(length) for length in lengths)
+    first = [0, *accumulate(lengths)] if known else [at << _PARTITION_BITS for at in range(len(parts))]
+    own = [(None, (*some, int(start))) for some, start in zip(cut, first, strict=False)]
+    tasks = _calls(parts, own, prepare, function)
+    before, after = empty.shape[:rows_axis], empty.shape[rows_axis + 1 :]
+    arrays = [da.from_delayed(task, (*before, n, *after), meta=empty) for task, n in zip(tasks, lengths, strict=True)]
+    return da.concatenate(arrays, axis=rows_axis, allow_unknown_chunksizes=True)
+
+
+def _delayed_parts(X: Any) -> list[Any]:
+    dimensions = getattr(X, "ndim", None)  # of what is merely delayed that is delayed, too
+    if not isinstance(dimensions, int) or dimensions != 2:
+        what = f"{type(X).__name__} of {dimensions} dimensions" if isinstance(dimensions, int) else type(X).__name__
+        raise ValueError(f"X must be a Dask array or data frame of rows and columns; got a Dask {what}")
+    return list(X.rechunk({1: -1}).to_delayed().ravel() if hasattr(X, "chunks") else X.to_delayed())
+
+
+def _calls(
+    parts: list[Any], own: list[Any], prepare: Callable[[Any], Any], function: Callable[..., Any], *arguments: Any
+) -> list[Any]:
+    """A task for every partition: `_call`, with what all of them share as one node, sent to each worker once."""
+    import dask
+
+    shared = dask.delayed((prepare, function, arguments), pure=False, traverse=False)
+    call = dask.delayed(_call, pure=False)
+    return [call(shared, part, of_part) for part, of_part in zip(parts, own, strict=True)]
+
+
+def _call(shared: tuple[Any, ...], part: Any, own: tuple[Any, tuple[Any, ...]]) -> Any:
+    """What a worker does with a partition."""
+    (prepare, function, arguments), (bits, vectors) = shared, own
+    if np.ma.is_masked(part):
+        raise ValueError("X is a masked array in which values are masked: fill them before")
+    if bits is not None:
+        rows = _rows_of(bits, part.shape[0])
+        part = part.iloc[rows] if hasattr(part, "iloc") else part[rows]
+    return function(prepare(part), *vectors, *arguments)
+
+
+def _rows_of(bits: np.ndarray, length: int) -> np.ndarray:
+    return np.flatnonzero(np.unpackbits(bits, count=length))
+
+
+def as_they_are(rows: Any) -> Any:
+    return rows
+
+
+def as_floats(rows: Any, *, missing: bool = False) -> Any:
+    """Finite numbers, dense or CSR, in the precision that they have; an error where they are none.
+
+    ``missing``: NaN is one.
+    """
+    if sparse.issparse(rows):
+        numbers = sparse.csr_array(rows, dtype=rows.dtype if rows.dtype in (np.float32, np.float64) else np.float64)
+        entries = numbers.data
+    else:
+        try:
+            entries = numbers = np.asarray(rows)
+            if numbers.dtype not in (np.float32, np.float64):
+                entries = numbers = numbers.astype(np.float64)
+        except (TypeError, ValueError):
+            raise ValueError("X must be numbers; it contains text or missing values") from None
+    sound = np.isfinite(np.sum(entries, dtype=np.float64))  # as fast as it gets where all is well
+    if not sound and (np.isinf(entries).any() or (np.isnan(entries).any() and not missing)):
+        raise ValueError(f"Input X contains {'' if missing else 'NaN or '}infinity")
+    return numbers
+
+
+def _together(*parts: Any) -> tuple[Any, ...]:
+    return parts
+
+
+def _with_state(function: Callable[..., Any], state: Any, parts: tuple[Any, ...]) -> Any:
+    return function(state, *parts)
+
+
+def _length(rows: Any) -> int:
+    return int(rows.shape[0])
+
+
+def _nothing(rows: Any) -> None:
+    del rows
+
+
+def _head(rows: Any) -> Any:
+    return rows.iloc[:5] if hasattr(rows, "iloc") else rows[:5]
+
+
+def add_up(parts: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Sums of several blocks of rows, in their order."""
+    return tuple(sum(same[1:], same[0]) for same in zip(*parts, strict=True))
+
+
+def _stacked(parts: list[Any]) -> Any:
+    if all(hasattr(part, "iloc") for part in parts):
+        import pandas as pd
+
+        return pd.concat(parts)
+    if any(sparse.issparse(part) for part in parts):
+        return sparse.vstack(parts, format="csr")
+    return np.concatenate(parts)

@@ -1,0 +1,376 @@
+"""The inductive conformal predictor: calibrate, p-values, sets. It knows nothing of training.
+
+    p(x, y) = (#{j : alpha_j <= A(x, y)} + 1) / (n + 1),      Gamma(x) = {y : p(x, y) > eps}
+
+over the ``n`` calibration rows of the category of ``(x, y)``: all rows, those of label ``y``, those of the group of
+``x``, or both. A set holds the true label with probability at least ``1 - eps`` if calibration rows and new rows are
+exchangeable, whatever the scores are.
+
+Conventions
+-----------
+scores : (n, C), larger is more typical; y : (n,) integer labels; groups : (n,) hashable values or None.
+Ranks are integers: ``y`` is kept iff ``#{alpha_j <= A} >= floor(eps (n + 1))``, the floor taken of an exact fraction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from fractions import Fraction
+from math import ceil, floor
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, Self
+
+import numpy as np
+
+from tightset.compute.threads import cores
+
+__all__ = [
+    "Calibration",
+    "calibration_rows_needed",
+    "most_conforming",
+    "p_values",
+    "rank",
+    "sets",
+    "significance",
+    "threshold",
+]
+
+_SCORES_FOR_THREADS = 2**19
+_CHUNK = 2**16  # scores looked up at once by a thread; bounds the working memory of p-values to megabytes a thread
+_CHUNK_OF_CATEGORY = 2**8  # and of a category, lest calls cost more than look-ups where there are thousands
+_IN_CACHE = 2**15  # calibration scores that a core has at hand, in whatever order they are looked up
+
+
+def significance(confidence: Any) -> Fraction:
+    """``eps = 1 - confidence`` as the fraction that was meant: 0.9 is nine tenths, not its nearest double.
+
+    >>> significance(0.9), significance(1 - 0.05)
+    (Fraction(1, 10), Fraction(1, 20))
+    """
+    try:
+        level = Fraction(0 if isinstance(confidence, str) else str(confidence)).limit_denominator(10**9)
+    except ValueError:
+        level = Fraction(0)
+    if not 0 < level < 1:
+        digits = " of at most nine digits" if isinstance(confidence, float) and 0 < confidence < 1 else ""
+        raise ValueError(f"confidence must be a number between 0 and 1{digits}, such as 0.95; got {confidence!r}")
+    return 1 - level
+
+
+def rank(confidence: Any, n: int) -> int:
+    """``r = floor(eps (n + 1))``: the set is ``{y : A(x, y) >= alpha_(r)}``, and every label if ``r = 0``.
+
+    >>> rank(0.9, 9), rank(0.95, 18), rank(0.95, 19)
+    (1, 0, 1)
+    """
+    return floor(significance(confidence) * (n + 1))
+
+
+def calibration_rows_needed(confidence: Any) -> int:
+    """The least number of calibration rows that can exclude a label: ``ceil(1 / eps) - 1``.
+
+    >>> calibration_rows_needed(0.95), calibration_rows_needed(0.99)
+    (19, 99)
+    """
+    return ceil(1 / significance(confidence)) - 1
+
+
+class Counts(NamedTuple):
+    """For each score, the calibration scores of its category that are below it, at most it, and there at all."""
+
+    below: np.ndarray
+    at_most: np.ndarray
+    n: np.ndarray  # (n, C), or 1 in place of n or of C where it is the same for all rows, or all labels
+
+
+class Calibration:
+    """Calibration scores of the own labels by category, sorted when all of them are needed for the first time.
+
+    ``slacks`` has, for types of rows that are coarser than those of calibration, within which distance scores count
+    as equal (see `rowtypes`), and under ``"alone"`` by how much a row may score otherwise than in a batch; `widened`
+    counts so.
+
+    >>> scores, y = np.array([[3.0, 1.0], [2.0, 5.0], [4.0, 0.0]]), np.array([0, 1, 0])
+    >>> icp = Calibration.of(scores, y)
+    >>> icp.p_values(np.array([[4.0, 1.0]]))
+    array([[0.75, 0.25]])
+    >>> icp.sets(np.array([[4.0, 1.0]]), confidence=0.75)
+    array([[ True, False]])
+    """
+
+    slacks: Mapping[str, float] = MappingProxyType({})
+    mark = 0  # a number that tells these calibration rows from others, for random numbers
+    _slack = 0.0
+
+    def __init__(self, alphas: dict[tuple[Any, int], np.ndarray], *, by_label: bool, by_group: bool) -> None:
+        self.alphas = alphas
+        self.by_label = by_label
+        self.by_group = by_group
+        self._in_order = False
+        self._thresholds: dict[tuple[Any, int, int], np.floating] = {}  # by category and rank
+        self._rows = {category: len(scores) for category, scores in alphas.items()}
+
+    @classmethod
+    def of(
+        cls,
+        scores: np.ndarray,
+        y: np.ndarray,
+        *,
+        by_label: bool = False,
+        groups: np.ndarray | None = None,
+    ) -> Self:
+        """Calibrate on scores ``(n, C)`` of rows with labels ``y``."""
+        return cls.of_own(scores[np.arange(len(y)), y], y, scores.shape[1], by_label=by_label, groups=groups)
+
+    @classmethod
+    def of_own(
+        cls, own: np.ndarray, y: np.ndarray, C: int, *, by_label: bool = False, groups: np.ndarray | None = None
+    ) -> Self:
+        """Calibrate on the scores ``(n,)`` of the own labels ``y`` of rows, of ``C`` labels that there are."""
+        alphas = {}
+        for group, members in _members(groups):
+            own_group, y_group = own[members], y[members]
+            for label in range(C) if by_label else [-1]:
+                alphas[group, label] = own_group if label < 0 else own_group[y_group == label]
+        return cls(alphas, by_label=by_label, by_group=groups is not None)
+
+    def sort(self) -> None:
+        """Sort the calibration scores: p-values need all of them, but sets of a level just one, the threshold."""
+        if not self._in_order:
+            self.alphas = {category: np.sort(alphas) for category, alphas in self.alphas.items()}
+            self._in_order = True
+
+    def find_thresholds(self, confidences: Iterable[Any]) -> None:
+        """Find the thresholds of levels that will be asked for, so that the first sets do not wait for them."""
+        for confidence in confidences:
+            for category in self.alphas:
+                self._threshold(category, confidence)
+
+    def _threshold(self, category: tuple[Any, int], confidence: Any) -> np.floating | float:
+        """``alpha_(r)``, or minus infinity; found without sorting, which takes five times as long, and remembered."""
+        r = rank(confidence, self._rows.get(category, 0))
+        if r == 0:
+            return -np.inf
+        key = (*category, r)
+        if key not in self._thresholds:
+            self._thresholds[key] = np.partition(self.alphas[category], r - 1)[r - 1]
+        return self._thresholds[key]
+
+    def for_sets(self, confidences: Iterable[Any]) -> Self:
+        """What sets of these levels need: their thresholds, and none of the scores."""
+        self.find_thresholds(confidences)
+        result = type(self)({}, by_label=self.by_label, by_group=self.by_group)
+        result._rows, result._thresholds = self._rows, dict(self._thresholds)
+        result.slacks, result.mark = self.slacks, self.mark
+        return result
+
+    def widened(self, coarse: str | None) -> Self:
+        """The same for rows of a coarser type: a score ties with all calibration scores within the slack of it."""
+        slack = self.slacks.get("alone", 0.0) + (self.slacks.get(coarse, 0.0) if coarse else 0.0)
+        if not slack:
+            return self
+        result = copy(self)
+        result._slack = slack
+        return result
+
+    def _categories(self, C: int, groups: np.ndarray | None) -> Iterator[tuple[Any, slice, tuple[Any, int]]]:
+        """(rows, columns, category) of each category among new rows."""
+        if self.by_group and groups is None:
+            raise ValueError("groups must be given: the predictor was calibrated group by group")
+        for group, members in _members(groups if self.by_group else None):
+            for label in range(C) if self.by_label else [-1]:
+                yield members, slice(None) if label < 0 else slice(label, label + 1), (group, label)
+
+    def sets(self, scores: np.ndarray, confidence: Any, *, groups: np.ndarray | None = None) -> np.ndarray:
+        """Prediction sets ``(n, C)`` of bool by one comparison a score, equal to ``p > eps`` in exact arithmetic."""
+        high, _ = self._within_slack(scores)
+        if not (self.by_label or self.by_group):
+            return high >= self._threshold((None, -1), confidence)
+        kept = np.empty(scores.shape, dtype=bool)
+        for members, columns, category in self._categories(scores.shape[1], groups):
+            kept[members, columns] = high[members, columns] >= self._threshold(category, confidence)
+        return kept
+
+    def _within_slack(self, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The highest and the lowest score that count as equal to each."""
+        if not self._slack:
+            return scores, scores
+        exact = scores.astype(np.float64)
+        return exact + self._slack, exact - self._slack
+
+    def counts(self, scores: np.ndarray, *, groups: np.ndarray | None = None, ties: bool = True) -> Counts:
+        """Where the scores stand among the calibration scores, which must be sorted, by binary search.
+
+        ``below`` is only worked out where ``ties`` matter; it is ``at_most`` otherwise.
+        """
+        rows, C = scores.shape
+        at_most = np.empty((rows, C), dtype=np.int64)
+        below = np.empty_like(at_most) if ties else at_most
+        n = np.empty((rows if self.by_group else 1, C if self.by_label else 1), dtype=np.int64)
+        high, low = self._within_slack(scores)
+        for members, columns, category in self._categories(C, groups):
+            alphas = self.alphas.get(category, scores[:0, 0])
+            n[members, columns] = len(alphas)
+            at_most[members, columns] = _ranks(alphas, high[members, columns], side="right")
+            if ties:
+                below[members, columns] = _ranks(alphas, low[members, columns], side="left")
+        return Counts(below, at_most, n)
+
+    def p_values(
+        self,
+        scores: np.ndarray,
+        *,
+        groups: np.ndarray | None = None,
+        smoothing: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """p-values ``(n, C)`` in the dtype of the scores; see `p_values` for ``smoothing``."""
+        return p_values([self], [scores], groups=groups, smoothing=smoothing)
+
+
+def p_values(
+    folds: Sequence[Calibration],
+    scores: Sequence[np.ndarray],
+    *,
+    groups: np.ndarray | None = None,
+    smoothing: np.ndarray | None = None,
+) -> np.ndarray:
+    """p-values of one predictor, or of several that were calibrated on disjoint folds (cross-conformal).
+
+    Plain: ``(at_most + 1) / (n + 1)``. Smoothed, with ``tau (rows,)`` uniform on (0, 1) as ``smoothing``:
+    ``(below + tau (at_most - below + 1)) / (n + 1)``, whose error rate is ``eps`` exactly. Counts of folds add up.
+    """
+    result = np.empty(scores[0].shape, dtype=scores[0].dtype if scores[0].dtype.kind == "f" else np.float64)
+
+    def write(rows: slice, below: np.ndarray, at_most: np.ndarray, n: np.ndarray) -> None:
+        top = at_most + 1 if smoothing is None else below + smoothing[rows, None] * (at_most - below + 1)
+        result[rows] = top / (n + 1)
+
+    _count_in_chunks(write, folds, scores, groups, ties=smoothing is not None)
+    return result
+
+
+def sets(
+    folds: Sequence[Calibration],
+    scores: Sequence[np.ndarray],
+    confidence: Any,
+    *,
+    groups: np.ndarray | None = None,
+    smoothing: np.ndarray | None = None,
+    allow_empty: bool = True,
+) -> np.ndarray:
+    """Sets ``{y : p(x, y) > eps}`` ``(n, C)``, on integer ranks unless they are smoothed.
+
+    Unless ``allow_empty``, a set that would be empty holds the most conforming label.
+    """
+    if smoothing is not None:
+        exact = [np.asarray(some, dtype=np.float64) for some in scores]
+        kept = p_values(folds, exact, groups=groups, smoothing=smoothing) > float(significance(confidence))
+    elif len(folds) == 1:
+        kept = folds[0].sets(scores[0], confidence, groups=groups)
+    else:
+        kept = np.empty(scores[0].shape, dtype=bool)
+
+        def write(rows: slice, _: np.ndarray, at_most: np.ndarray, n: np.ndarray) -> None:
+            totals, where = np.unique(n, return_inverse=True)
+            ranks = np.array([rank(confidence, int(total)) for total in totals])
+            kept[rows] = at_most >= ranks[where].reshape(n.shape)
+
+        _count_in_chunks(write, folds, scores, groups, ties=False)
+    if not allow_empty:
+        empty = np.flatnonzero(~kept.any(axis=1))
+        kept[empty, most_conforming(folds, [some[empty] for some in scores])] = True
+    return kept
+
+
+def most_conforming(folds: Sequence[Calibration], scores: Sequence[np.ndarray]) -> np.ndarray:
+    """The index of the most conforming label of each row."""
+    best = scores[0]
+    if len(folds) > 1:
+        # Scores of separately trained measures have no common scale, their p-values do; but those of each label
+        # or group by itself do not compare labels, and there the scores must serve.
+        apart = folds[0].by_label or folds[0].by_group
+        p = np.zeros(best.shape) if apart else p_values(folds, scores)
+        best = np.where(p == p.max(axis=1, keepdims=True), sum(scores[1:], scores[0]), -np.inf)
+    at: np.ndarray = np.argmax(best, axis=1)
+    return at
+
+
+def _count_in_chunks(
+    use: Callable[[slice, np.ndarray, np.ndarray, np.ndarray], None],
+    folds: Sequence[Calibration],
+    scores: Sequence[np.ndarray],
+    groups: np.ndarray | None,
+    *,
+    ties: bool,
+) -> None:
+    """``use(rows, below, at_most, n)`` of counts added up over the folds, a few rows at a time and in threads.
+
+    There is never an array of calibration rows x new rows.
+    """
+    total, C = scores[0].shape
+    for fold in folds:
+        fold.sort()
+    step = max(1, max(_CHUNK, _CHUNK_OF_CATEGORY * len(folds[0].alphas)) // C)
+
+    def count(start: int) -> None:
+        rows = slice(start, min(start + step, total))
+        some_groups = None if groups is None else groups[rows]
+        parts = [fold.counts(own[rows], groups=some_groups, ties=ties) for fold, own in zip(folds, scores, strict=True)]
+        use(rows, *(sum(part[1:], part[0]) for part in zip(*parts, strict=True)))
+
+    starts = range(0, total, step)
+    if total * C < _SCORES_FOR_THREADS or cores() == 1:  # a pool costs more than the look-ups of a few rows
+        for start in starts:
+            count(start)
+        return
+    with ThreadPoolExecutor(min(cores(), len(starts))) as pool:
+        for _ in pool.map(count, starts):
+            pass
+
+
+def _ranks(alphas: np.ndarray, scores: np.ndarray, *, side: Literal["left", "right"]) -> np.ndarray:
+    """How many sorted ``alphas`` are at most each score, or below it (``side="left"``).
+
+    Among more than fit in cache scores are looked up in their own order, so that neighbours read the same memory:
+    for hundreds of thousands that is twice as fast, the sorting of the scores included.
+
+    >>> alphas, scores = np.array([1.0, 2.0, 2.0]), np.array([[2.0, 0.0]])
+    >>> _ranks(alphas, scores, side="right"), _ranks(alphas, scores, side="left")
+    (array([[3, 0]]), array([[1, 0]]))
+    """
+    if len(alphas) <= _IN_CACHE:
+        return np.asarray(np.searchsorted(alphas, scores, side=side))
+    order = np.argsort(scores, axis=None)
+    result = np.empty(scores.size, dtype=np.intp)
+    result[order] = np.searchsorted(alphas, scores.ravel()[order], side=side)
+    return result.reshape(scores.shape)
+
+
+def threshold(alphas: np.ndarray, confidence: Any, weight: np.ndarray | None = None) -> float:
+    """``alpha_(r)``, the score from which labels are kept; minus infinity where every label must be.
+
+    With weights each row counts by its weight, and the new row by their mean, so that equal weights give the rule
+    without any. (Only the training ICP is weighted; calibration never is.)
+
+    >>> float(threshold(np.array([5.0, 1.0, 3.0]), 0.5)), float(threshold(np.array([5.0, 1.0, 3.0]), 0.9))
+    (3.0, -inf)
+    """
+    if weight is None or (weight == weight[0]).all():
+        r = rank(confidence, len(alphas))
+        return np.partition(alphas, r - 1)[r - 1] if r > 0 else -np.inf
+    order = np.argsort(alphas)
+    counted = np.cumsum(weight[order] / weight.mean())
+    needed = float(significance(confidence)) * (len(alphas) + 1) - 1
+    return alphas[order[np.searchsorted(counted, needed, side="right")]] if needed >= 0 else -np.inf
+
+
+def _members(groups: np.ndarray | None) -> Iterable[tuple[Any, Any]]:
+    """Each group with the indices of its rows; one nameless group of all rows where there are none."""
+    if groups is None:
+        return [(None, slice(None))]
+    names, codes = np.unique(groups, return_inverse=True)
+    order = np.argsort(codes, kind="stable")
+    parts = np.split(order, np.searchsorted(codes[order], np.arange(1, len(names))))
+    return list(zip(names.tolist(), parts, strict=True))

@@ -1,0 +1,67 @@
+"""How far a figure of a sample may be from what it stands for: coverage, shares, means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import special, stats
+
+from tightset.conformal.icp import rank, significance
+
+__all__ = ["coverage_band", "mean_interval", "share_interval"]
+
+
+def coverage_band(
+    confidence: Any, n: int, calibration_rows: int | None = None, *, level: float = 0.95
+) -> tuple[float, float]:
+    """Where the coverage of ``n`` new rows falls in a share ``level`` of all cases, if everything is as it should be.
+
+    Given its ``m`` calibration rows a predictor covers a share of new rows that is ``Beta(m + 1 - r, r)`` over
+    calibration sets, ``r = floor(eps (m + 1))``, so the number covered of ``n`` is beta-binomial. Where ``m`` is not
+    known it is taken as endless: ``Binomial(n, confidence)``, which is too narrow. Both are for scores without ties;
+    with ties, or without empty sets, coverage can only be larger. Calibration by label or group has nearly the same
+    band, and cross-conformal prediction has no law that is known; there it is a yardstick.
+
+    >>> [round(end, 3) for end in coverage_band(0.9, 1000, 500)], [round(end, 3) for end in coverage_band(0.9, 1000)]
+    ([0.866, 0.93], [0.881, 0.918])
+    """
+    tails = (1 - level) / 2, (1 + level) / 2
+    if calibration_rows is None:
+        low, high = stats.binom.ppf(tails, n, float(1 - significance(confidence))) / n
+        return float(low), float(high)
+    r = rank(confidence, calibration_rows)
+    if r == 0:  # every label is kept
+        return 1.0, 1.0
+    a, b = calibration_rows + 1 - r, r
+    mean, spread = n * a / (a + b), np.sqrt(n * a * b * (a + b + n) / (a + b + 1)) / (a + b)
+    first, last = max(0, int(mean - 12 * spread) - 2), min(n, int(mean + 12 * spread) + 2)
+    k = np.arange(first, last + 1)
+    log_chance = -np.log(n + 1) - special.betaln(n - k + 1, k + 1) + special.betaln(k + a, n - k + b)
+    at = np.searchsorted(np.cumsum(np.exp(log_chance - special.betaln(a, b))), tails)
+    low, high = k[np.minimum(at, len(k) - 1)] / n
+    return float(low), float(high)
+
+
+def share_interval(hits: Any, n: Any, *, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+    """Clopper and Pearson's interval of a share of which ``hits`` of ``n`` were seen: it never covers less than said.
+
+    >>> [round(float(end), 3) for end in share_interval(8, 10)]
+    [0.444, 0.975]
+    """
+    hits, n = np.asarray(hits, dtype=float), np.asarray(n, dtype=float)
+    low, high = stats.beta.ppf((1 - level) / 2, hits, n - hits + 1), stats.beta.ppf((1 + level) / 2, hits + 1, n - hits)
+    return np.where(hits == 0, 0.0, low), np.where(hits == n, 1.0, high)
+
+
+def mean_interval(mean: Any, deviation: Any, n: Any, *, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+    """Student's interval of a mean of ``n`` values with a sample standard ``deviation``; endless for one value.
+
+    >>> [round(float(end), 3) for end in mean_interval(1.5, 0.5, 25)]
+    [1.294, 1.706]
+    """
+    n = np.asarray(n, dtype=float)
+    half = np.full(np.shape(n), np.inf)
+    np.divide(deviation, np.sqrt(n), out=half, where=n > 1)
+    half = half * stats.t.ppf((1 + level) / 2, np.maximum(n - 1, 1))
+    return mean - half, mean + half

@@ -1,0 +1,207 @@
+"""What sets and p-values are worth: coverage, inefficiency, the criteria of Vovk et al., and paired tests.
+
+Conventions
+-----------
+sets : (n, C) bool; p : (n, C); y : (n,) integer labels. An evaluation is one flat dict, a row of a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import bdtr
+
+from tightset.conformal.inefficiency import SIZE, Inefficiency
+
+__all__ = [
+    "Interval",
+    "SignTest",
+    "bootstrap_difference",
+    "evaluate",
+    "sign_test",
+    "sign_test_p_value",
+    "vovk_criteria",
+]
+
+Row = dict[str, Any]
+
+
+def evaluate(
+    sets: np.ndarray,
+    y: np.ndarray,
+    *,
+    confidence: float,
+    p: np.ndarray | None = None,
+    f: Inefficiency = SIZE,
+    labels: Sequence[Any] | None = None,
+) -> Row:
+    """One row: coverage and mean ``f(size)``, the distribution of sizes, coverage by label and by size.
+
+    ``worst_label_gap`` is how far the label covered least falls short of the confidence. With p-values the
+    criteria of Vovk et al. (2016) follow. A label below 0 is one that no set can hold: the row is missed, and
+    ``unknown_label`` is the share of such rows.
+
+    >>> sets = np.array([[True, True], [False, True]])
+    >>> row = evaluate(sets, np.array([0, 0]), confidence=0.9)
+    >>> row["coverage"], row["mean_size"], row["singleton"]
+    (0.5, 1.5, 0.5)
+    """
+    sets, y = _checked(sets, y)
+    n, C = sets.shape
+    names = range(C) if labels is None else list(labels)
+    if len(names) != C:
+        raise ValueError(f"labels must have a name for each of the {C} columns of sets; got {len(names)}")
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must be between 0 and 1; got {confidence!r}")
+    size = sets.sum(axis=1)
+    covered = sets[np.arange(n), y] & (y >= 0)
+    row: Row = {
+        "confidence": float(confidence),
+        "n": n,
+        "coverage": float(covered.mean()),
+        "inefficiency": float(np.mean(f(size.astype(float)))),
+        "mean_size": float(size.mean()),
+        "empty": float((size == 0).mean()),
+        "singleton": float((size == 1).mean()),
+    }
+    by_label = {name: covered[y == c].mean() for c, name in enumerate(names) if (y == c).any()}
+    row["worst_label_gap"] = float(confidence - min(by_label.values(), default=np.nan))
+    if (y < 0).any():
+        row["unknown_label"] = float((y < 0).mean())
+    if p is not None:
+        row |= vovk_criteria(sets, p, y)
+    share = np.bincount(size, minlength=C + 1) / n
+    row |= {f"share_of_size_{w}": float(share[w]) for w in range(C + 1)}
+    row |= {
+        f"coverage_of_size_{w}": float(covered[size == w].mean()) if (size == w).any() else float("nan")
+        for w in range(C + 1)
+    }
+    row |= {f"coverage_of_label_{name}": float(by_label.get(name, "nan")) for name in names}
+    return row
+
+
+def vovk_criteria(sets: np.ndarray, p: np.ndarray, y: np.ndarray) -> Row:
+    """The ten criteria of efficiency of Vovk et al. (2016); each is better when smaller.
+
+    | criterion | mean over rows of |
+    |---|---|
+    | S, N | sum of p-values; size of the set |
+    | U, M | second largest p-value; whether the set has more than one label |
+    | F, E | sum of p-values without the largest; labels beyond the first |
+    | OU, OM | largest p-value of a false label; whether the set holds a false label |
+    | OF, OE | sum of p-values of false labels; false labels in the set |
+    """
+    sets, y = _checked(sets, y)
+    p = np.asarray(p, dtype=float)
+    if p.shape != sets.shape:
+        raise ValueError(f"p must have the shape of sets, {sets.shape}; got {p.shape}")
+    n, C = p.shape
+    size = sets.sum(axis=1)
+    total = p.sum(axis=1)
+    largest = p.max(axis=1)
+    known = y >= 0
+    true = np.where(known, p[np.arange(n), y], 0.0)
+    false_p = np.where(np.arange(C) == y[:, None], -np.inf, p)
+    false_in_set = size - (sets[np.arange(n), y] & known)
+    return {
+        "S": float(total.mean()),
+        "N": float(size.mean()),
+        "U": float(np.partition(p, C - 2, axis=1)[:, C - 2].mean()),
+        "M": float((size > 1).mean()),
+        "F": float((total - largest).mean()),
+        "E": float(np.maximum(size - 1, 0).mean()),
+        "OU": float(false_p.max(axis=1).mean()),
+        "OM": float((false_in_set > 0).mean()),
+        "OF": float((total - true).mean()),
+        "OE": float(false_in_set.mean()),
+    }
+
+
+def _checked(sets: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Sets as bool ``(n, C)`` and labels as whole numbers ``(n,)`` below C."""
+    if np.ma.is_masked(sets) or np.ma.is_masked(y):
+        raise ValueError("sets and y must not be masked: leave those rows out")
+    sets, y = np.asarray(sets), np.asarray(y)
+    if sets.ndim != 2 or not len(sets) or (sets.dtype != bool and not np.isin(sets, (0, 1)).all()):
+        raise ValueError(f"sets must be rows x labels of True and False; got {sets.dtype} of shape {sets.shape}")
+    if y.shape != sets.shape[:1] or y.dtype.kind not in "iu" or y.max() >= sets.shape[1]:
+        raise ValueError(
+            f"y must be the column of each row's label in sets, {len(sets)} whole numbers below {sets.shape[1]} "
+            f"(below 0 for a label that has none); got {y.dtype} of shape {y.shape}"
+            + (f" up to {y.max()}" if y.dtype.kind in "iu" and y.size else "")
+        )
+    return sets.astype(bool, copy=False), y.astype(np.intp, copy=False)
+
+
+class SignTest(NamedTuple):
+    """How often each predictor had the smaller set, and the two-sided p-value of a fair coin."""
+
+    first_smaller: int
+    second_smaller: int
+    p_value: float
+
+
+def sign_test(first: np.ndarray, second: np.ndarray) -> SignTest:
+    """The paper's binomial test on paired set sizes ``(n,)``; rows where both are equal say nothing.
+
+    >>> sign_test(np.array([1, 1, 1, 2]), np.array([2, 2, 2, 2]))
+    SignTest(first_smaller=3, second_smaller=0, p_value=0.25)
+    """
+    first, second = _paired(first, second)
+    a, b = int((first < second).sum()), int((second < first).sum())
+    return SignTest(a, b, sign_test_p_value(a, b))
+
+
+def sign_test_p_value(first_smaller: int, second_smaller: int) -> float:
+    """Two-sided probability of a split at least this uneven, if both were equally likely."""
+    for count in (first_smaller, second_smaller):
+        if not count >= 0 or count != int(count):
+            raise ValueError(f"a sign test counts rows: whole numbers of at least 0; got {count!r}")
+    n = first_smaller + second_smaller
+    return float(min(1.0, 2 * bdtr(min(first_smaller, second_smaller), n, 0.5))) if n else 1.0
+
+
+def _paired(first: Any, second: Any) -> tuple[np.ndarray, np.ndarray]:
+    first, second = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
+    if first.shape != second.shape or first.ndim != 1 or not len(first):
+        raise ValueError(
+            f"first and second must be a number for each of the same rows; got {first.shape}, {second.shape}"
+        )
+    if not (np.isfinite(first).all() and np.isfinite(second).all()):
+        raise ValueError("first and second must be finite; leave out rows that are not, in both")
+    return first, second
+
+
+class Interval(NamedTuple):
+    """A mean difference with its bootstrap interval."""
+
+    difference: float
+    low: float
+    high: float
+
+
+def bootstrap_difference(
+    first: np.ndarray,
+    second: np.ndarray,
+    *,
+    level: float = 0.95,
+    n_resamples: int = 10_000,
+    random_state: Any = None,
+) -> Interval:
+    """Percentile interval of ``mean(first - second)`` for paired rows, such as sizes of two predictors' sets.
+
+    Set sizes take few values, so a resample of the rows is a multinomial draw of the distinct differences.
+    """
+    from sklearn.utils import check_random_state
+
+    first, second = _paired(first, second)
+    values, counts = np.unique(first - second, return_counts=True)
+    n = len(first)
+    rng = check_random_state(np.random.RandomState() if random_state is None else random_state)
+    step = max(1, 2**22 // len(values))  # resamples drawn at once
+    parts = [min(step, n_resamples - start) for start in range(0, n_resamples, step)]
+    draws = np.concatenate([rng.multinomial(n, counts / n, size=part) @ values / n for part in parts])
+    low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(float(counts @ values / n), float(low), float(high))

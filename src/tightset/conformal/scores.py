@@ -1,0 +1,239 @@
+"""Scores on probabilities that people know, as conformity measures, so that one predictor serves all.
+
+Conventions
+-----------
+P : (n, C) probabilities, or any scores where larger means likelier (`LAC`, `Margin` and `TopK` only compare them);
+u : (n,) uniform on (0, 1), or None. ``o`` is the rank of a label in its row, 1 for the likeliest; labels that tie share
+the better rank, and their probabilities are added together, so no label wins by its position.
+
+The published scores measure non-conformity; here they have a minus. A randomised score has coverage of ``1 - eps``
+almost exactly, on average over seeds (equal rows share their ``u``), and may leave sets empty; the other has at least
+that, and larger sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from tightset.conformal.icp import threshold
+
+__all__ = ["APS", "LAC", "RAPS", "SAPS", "SCORES", "Margin", "TopK", "as_score", "settled"]
+
+_CHUNK = 2**18  # scores sorted at once
+_BREAKS_TIES = 2.0**-30  # a label of probability 0 adds nothing to the sum, but conforms less than the one before it
+
+
+class _Score:
+    """What most scores are: the same at every call, of any scores, with no number to choose."""
+
+    randomised: bool = False
+    needs_probabilities: ClassVar[bool] = False
+
+    def choices(self) -> list[Self]:
+        """The score with numbers to choose from in place of None; nothing if there is no choice."""
+        return []
+
+
+@dataclass(frozen=True)
+class LAC(_Score):
+    """``A = p_y``: keep labels above a threshold. The smallest sets on average; empty ones where nothing is likely.
+
+    >>> LAC()(np.array([[0.7, 0.3]]))
+    array([[0.7, 0.3]])
+    """
+
+    def __call__(self, P: np.ndarray, u: np.ndarray | None = None) -> np.ndarray:  # noqa: ARG002
+        return P
+
+
+@dataclass(frozen=True)
+class Margin(_Score):
+    """``A = p_y - max_{c != y} p_c``: how far ahead of the others a label is.
+
+    >>> Margin()(np.array([[3.0, 1.0, 0.0]]))
+    array([[ 2., -2., -3.]])
+    """
+
+    def __call__(self, P: np.ndarray, u: np.ndarray | None = None) -> np.ndarray:  # noqa: ARG002
+        first, second = np.partition(P, -2, axis=1)[:, [-1, -2]].T[..., None]
+        return np.asarray(P - np.where(first > P, first, second))
+
+
+@dataclass(frozen=True)
+class TopK(_Score):
+    """``A = -o``, randomised ``-(o - u)``: sets of the likeliest labels, all of one size but for ties.
+
+    >>> TopK()(np.array([[0.1, 0.7, 0.2]]))
+    array([[-3., -1., -2.]])
+    """
+
+    randomised: bool = False
+
+    def __call__(self, P: np.ndarray, u: np.ndarray | None = None) -> np.ndarray:
+        return _by_rank(P, lambda o, _, u: -o if u is None else u - o, _if(u, self.randomised))
+
+
+@dataclass(frozen=True)
+class APS(_Score):
+    """``A = -(sum of all p_c >= p_y)``, randomised ``+ u p_y``: labels until their probabilities add up to enough.
+
+    Larger sets than `LAC`, but coverage is spread more evenly over easy and hard rows (Romano, Sesia and Candes).
+
+    >>> APS()(np.array([[0.5, 0.25, 0.25]])).round(6)
+    array([[-0.5, -1. , -1. ]])
+    """
+
+    randomised: bool = False
+    needs_probabilities: ClassVar[bool] = True
+
+    def __call__(self, P: np.ndarray, u: np.ndarray | None = None) -> np.ndarray:
+        u = _if(u, self.randomised)
+        share = _BREAKS_TIES if u is None else u[:, None] + _BREAKS_TIES
+        return np.asarray(_by_rank(P, lambda o, total, u: -total) + share * P)  # noqa: ARG005
+
+
+@dataclass(frozen=True)
+class RAPS(_Score):
+    """`APS` with a penalty for ranks: ``A = A_APS - penalty max(o - rank, 0)`` (Angelopoulos et al.).
+
+    What is None is chosen on a fifth of the calibration rows, which then do not calibrate, for the strictest level that
+    they can judge: ``rank`` as the one that holds the own label as often as asked for, ``penalty`` (0.001 to 0.5) by
+    set size.
+
+    >>> RAPS(penalty=0.1, rank=1)(np.array([[0.5, 0.3, 0.2]])).round(6)
+    array([[-0.5, -0.9, -1.2]])
+    """
+
+    penalty: float | None = None
+    rank: int | None = None
+    randomised: bool = False
+    needs_probabilities: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        _check_number(self.penalty, "penalty")
+        _check_number(self.rank, "rank")
+        if self.rank is not None and (isinstance(self.rank, bool) or self.rank != int(self.rank)):
+            raise ValueError(f"rank must be None or a whole number; got {self.rank!r}")
+
+    def choices(self) -> list[Self]:
+        penalties = (0.001, 0.01, 0.1, 0.2, 0.5) if self.penalty is None else (self.penalty,)
+        return [replace(self, penalty=one) for one in penalties] if None in (self.penalty, self.rank) else []
+
+    def __call__(self, P: np.ndarray, u: np.ndarray | None = None) -> np.ndarray:
+        penalty, allowed = self.penalty, self.rank
+        if penalty is None or allowed is None:
+            raise ValueError("RAPS needs its penalty and rank as numbers; ConformalClassifier chooses what is None")
+        over = _by_rank(P, lambda o, *_: np.maximum(o - allowed, 0))
+        return APS(self.randomised)(P, u) - penalty * over
+
+
+@dataclass(frozen=True)
+class SAPS(_Score):
+    """Of the probabilities only the largest: ``A = -p_max``, and ``weight`` less for each further rank (Huang et al.).
+
+    Randomised: ``-u p_max`` for the first label, ``-(p_max + (o - 2 + u) weight)`` for the others; else ``u = 1``.
+    A weight of None is chosen as in `RAPS` (0.02 to 1).
+
+    >>> SAPS(weight=0.25)(np.array([[0.5, 0.3, 0.2]]))
+    array([[-0.5 , -0.75, -1.  ]])
+    """
+
+    weight: float | None = None
+    randomised: bool = False
+    needs_probabilities: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        _check_number(self.weight, "weight")
+
+    def choices(self) -> list[Self]:
+        return [replace(self, weight=one) for one in (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)] if self.weight is None else []
+
+    def __call__(self, P: np.ndarray, u: np.ndarray | None = None) -> np.ndarray:
+        weight = self.weight
+        if weight is None:
+            raise ValueError("SAPS needs its weight as a number; ConformalClassifier chooses it where it is None")
+        top = P.max(axis=1, keepdims=True)
+        share = 1.0 if (u := _if(u, self.randomised)) is None else u[:, None]
+        o = _by_rank(P, lambda o, *_: o)
+        return np.asarray(-np.where(o == 1, share * top, top + (o - 2 + share) * weight))
+
+
+SCORES: dict[str, Callable[[], Any]] = {
+    "lac": LAC,
+    "margin": Margin,
+    "aps": APS,
+    "raps": RAPS,
+    "saps": SAPS,
+    "top-k": TopK,
+}
+
+
+def as_score(score: Any) -> Any:
+    """The score of a name, or what was given if it can be called."""
+    if isinstance(score, str) and score in SCORES:
+        return SCORES[score]()
+    if isinstance(score, type) or not callable(score):
+        raise ValueError(  # noqa: TRY004
+            f"score must be one of {', '.join(map(repr, SCORES))}, a score such as tightset.scores.RAPS(0.1, 2), or a "
+            f"function of an array of probabilities that gives an array alike; got {score!r}"
+        )
+    return score
+
+
+def settled(score: Any, P: np.ndarray, y: np.ndarray, confidence: Any, u: np.ndarray | None) -> Any:
+    """The score with what was left open chosen: the smallest sets on rows with probabilities ``P`` and labels ``y``."""
+    choices = score.choices()
+    if isinstance(score, RAPS) and score.rank is None:
+        own = -_by_rank(P, lambda o, *_: o)[np.arange(len(y)), y]
+        least = threshold(own, confidence)
+        rank = int(-least) if np.isfinite(least) else P.shape[1]
+        choices = [replace(one, rank=rank) for one in choices]
+    return min(choices, key=lambda one: _mean_size(one(P, u), y, confidence))
+
+
+def _mean_size(scores: np.ndarray, y: np.ndarray, confidence: Any) -> float:
+    kept = scores >= threshold(scores[np.arange(len(y)), y], confidence)
+    return float(kept.sum(axis=1).mean())
+
+
+def _if(u: np.ndarray | None, randomised: bool) -> np.ndarray | None:
+    if randomised and u is None:
+        raise ValueError("a randomised score needs u, one number on (0, 1) for each row")
+    return u if randomised else None
+
+
+def _check_number(value: Any, name: str) -> None:
+    if value is not None and not (isinstance(value, (int, float, np.number)) and 0 <= value < np.inf):
+        raise ValueError(f"{name} must be None or a number that is not negative; got {value!r}")
+
+
+def _by_rank(
+    P: np.ndarray,
+    score: Callable[[np.ndarray, np.ndarray, np.ndarray | None], np.ndarray],
+    u: np.ndarray | None = None,
+) -> np.ndarray:
+    """``score(o, total, u)`` of every label, where ``total`` is the sum of all ``p_c >= p_y`` of its row."""
+    result = np.empty(P.shape, dtype=np.float64)
+    for rows in _chunks(*P.shape):
+        part = np.asarray(P[rows], dtype=np.float64)
+        order = np.argsort(-part, axis=1, kind="stable")
+        ordered = np.take_along_axis(part, order, axis=1)
+        o = np.tile(np.arange(1.0, P.shape[1] + 1), (len(part), 1))
+        total = np.cumsum(ordered, axis=1)
+        tie = ordered[:, 1:] == ordered[:, :-1]
+        for at in range(1, P.shape[1]):
+            o[:, at] = np.where(tie[:, at - 1], o[:, at - 1], o[:, at])
+        for at in range(P.shape[1] - 2, -1, -1):
+            total[:, at] = np.where(tie[:, at], total[:, at + 1], total[:, at])
+        found = score(o, total, None if u is None else u[rows, None])
+        np.put_along_axis(result[rows], order, found, axis=1)
+    return result
+
+
+def _chunks(n: int, C: int) -> Iterator[slice]:
+    step = max(1, _CHUNK // C)
+    return (slice(start, start + step) for start in range(0, n, step))

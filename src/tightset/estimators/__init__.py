@@ -1,0 +1,1 @@
+"""The estimators: checks, training, calibration, answers."""

@@ -1,0 +1,194 @@
+"""Manners at a notebook: sets and p-values as data frames, and the card that a fitted estimator shows.
+
+The card is HTML without scripts. It takes its colours from the page, so that it stands on light and dark ones, and text
+of the data is escaped.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from tightset.compute.partitions import is_dask
+from tightset.conformal.icp import rank
+
+__all__ = ["as_frame", "card", "lists_of_labels", "refuse_dask", "with_card"]
+
+_LABELS_SHOWN = 8
+_LABEL_LENGTH = 30
+
+_STYLE = """
+.tightset-card {display: inline-block; max-width: 46em; padding: .6em .9em; border: 1px solid rgba(128, 128, 128, .55);
+  border-radius: 6px; background: transparent; color: inherit; font-family: inherit; line-height: 1.45}
+.tightset-card table {border-collapse: collapse; margin: .5em 0; background: transparent; color: inherit;
+  font-size: inherit}
+.tightset-card th, .tightset-card td {padding: .2em .9em .2em 0; text-align: left; vertical-align: top;
+  border: 0; border-top: 1px solid rgba(128, 128, 128, .35); background: transparent; color: inherit;
+  white-space: normal}
+.tightset-card th + th, .tightset-card td:nth-child(2) {min-width: 7em}
+.tightset-card thead th {border-top: 0}
+.tightset-card p {margin: .2em 0}
+.tightset-card pre {margin: .3em 0; white-space: pre-wrap; color: inherit; background: transparent}
+.tightset-card code {color: inherit; background: rgba(128, 128, 128, .16); padding: 0 .25em; border-radius: 3px}
+.tightset-card summary {cursor: pointer}
+"""
+
+
+# ---- data frames ----------------------------------------------------------------------------------------------------
+
+
+def refuse_dask(X: Any, **asked: bool) -> None:
+    """Say what to do instead where something is asked of a Dask collection that needs its rows in memory."""
+    if is_dask(X) and any(asked.values()):
+        name = next(name for name, wanted in asked.items() if wanted)
+        raise ValueError(
+            f"{name}=True needs rows in memory, and X is a Dask collection: leave it out and compute() the array, or "
+            "ask for a partition at a time, X.partitions[0].compute()"
+        )
+
+
+def lists_of_labels(sets: np.ndarray, classes: np.ndarray) -> list[list[np.ndarray]]:
+    """The labels of each set: a list of rows for each level of ``sets (levels, n, C)``."""
+    return [[classes[kept] for kept in one] for one in sets]
+
+
+def as_frame(
+    found: np.ndarray, X: Any, classes: np.ndarray, levels: Sequence[Any], *, single: bool, as_labels: bool = False
+) -> Any:
+    """``found (levels, n, C)`` as a data frame with the rows of ``X``: polars if ``X`` is polars, else pandas.
+
+    A column for each label. With several levels ``frame[level]`` is the frame of a level: pandas has columns of two
+    storeys, (confidence, label), and of polars, which has no such thing, there is a dict of frames. With ``as_labels``
+    there is a column ``set`` of lists of labels, or a column of them for each level.
+
+    >>> as_frame(np.array([[[True, False]]]), [[0.5]], np.array(["no", "yes"]), [0.9], single=True)
+    label    no    yes
+    0      True  False
+    """
+    if type(X).__module__.partition(".")[0] == "polars":
+        return _polars(found, classes, levels, single=single, as_labels=as_labels)
+    import pandas as pd
+
+    index = X.index if isinstance(X, (pd.DataFrame, pd.Series)) else pd.RangeIndex(found.shape[1])
+    if as_labels:
+        names: Sequence[Any] = ["set"] if single else levels
+        lists = lists_of_labels(found, classes)
+        columns = {
+            name: pd.Series([labels.tolist() for labels in one], index=index, dtype=object)
+            for name, one in zip(names, lists, strict=True)
+        }
+        frame = pd.DataFrame(columns, index=index)
+        frame.columns.name = None if single else "confidence"
+        return frame
+    labels = pd.Index(classes, name="label")
+    if single:
+        return pd.DataFrame(found[0], index=index, columns=labels)
+    storeys = pd.MultiIndex.from_product([list(levels), labels], names=["confidence", "label"])
+    return pd.DataFrame(np.hstack(list(found)), index=index, columns=storeys)
+
+
+def _polars(found: np.ndarray, classes: np.ndarray, levels: Sequence[Any], *, single: bool, as_labels: bool) -> Any:
+    """The same for polars, whose columns have strings for names."""
+    import polars as pl
+
+    if as_labels:
+        of_lists = pl.List(pl.Series(classes.tolist()).dtype)
+        names = ["set"] if single else [str(level) for level in levels]
+        lists = lists_of_labels(found, classes)
+        return pl.DataFrame(
+            {
+                name: pl.Series([labels.tolist() for labels in one], dtype=of_lists)
+                for name, one in zip(names, lists, strict=True)
+            }
+        )
+    frames = [pl.DataFrame(np.ascontiguousarray(one), schema=[str(label) for label in classes]) for one in found]
+    return frames[0] if single else dict(zip(levels, frames, strict=True))
+
+
+# ---- the card -------------------------------------------------------------------------------------------------------
+
+
+def with_card(model: Any, diagram: str) -> str:
+    """The card of a fitted estimator; scikit-learn's ``diagram`` of one that is not fitted."""
+    return card(model) if hasattr(model, "folds_") else diagram
+
+
+def card(model: Any) -> str:
+    """What a notebook shows of a fitted estimator: levels, labels, rows, thresholds, what was gained, how to go on."""
+    told = [_gained(model, at) for at in range(len(model.levels_))]
+    headings = ["confidence", "threshold", *(["training"] if any(told) else [])]
+    head = "".join(f'<th scope="col">{heading}</th>' for heading in headings)
+    rows = "".join(
+        f"<tr><td>{_percent(level)}</td><td>{_threshold(model, level)}</td>"
+        + (f"<td>{escape(said)}</td></tr>" if any(told) else "</tr>")
+        for level, said in zip(model.levels_, told, strict=True)
+    )
+    calls = ["predict_set(X)", "predict_set(X, as_frame=True)", "predict_p(X)", "evaluate(X, y)"]
+    calls += ["summary()"] if hasattr(model, "summary") else []
+    return (
+        f"<style>{_STYLE}</style>"
+        f'<div class="tightset-card"><p><b>{escape(type(model).__name__)}</b>, fitted. {_rows(model)}</p>'
+        f"<p>{_labels(model.classes_)}</p>"
+        f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+        f"<p>Go on with {', '.join(f'<code>{call}</code>' for call in calls)}.</p>"
+        f"<details><summary>Parameters</summary><pre>{escape(repr(model))}</pre>"
+        "<p>The diagram of scikit-learn: <code>sklearn.utils.estimator_html_repr(model)</code>.</p></details></div>"
+    )
+
+
+def _percent(level: Any) -> str:
+    return f"{100 * float(level):g}\N{NO-BREAK SPACE}%"
+
+
+def _labels(classes: np.ndarray) -> str:
+    shown = [str(label) for label in classes[:_LABELS_SHOWN]]
+    short = [label if len(label) <= _LABEL_LENGTH else f"{label[: _LABEL_LENGTH - 1]}…" for label in shown]
+    more = f" and {len(classes) - len(shown)} more" if len(classes) > len(shown) else ""
+    return f"{len(classes)} labels: {', '.join(f'<code>{escape(label)}</code>' for label in short)}{more}."
+
+
+def _rows(model: Any) -> str:
+    trained = [fold.trained for fold in model.folds_]
+    calibrated = sum(_calibration_rows(model).values())
+    if len(trained) > 1:
+        mean = "" if None in trained else f", each trained on about {round(sum(trained) / len(trained)):,} rows"
+        return f"{len(trained)} folds{mean}; all {calibrated:,} rows calibrate."
+    before = "" if trained[0] is None else f"Trained on {trained[0]:,} rows, calibrated on "
+    return f"{before}{calibrated:,} {'others' if before else 'rows calibrate'}."
+
+
+def _calibration_rows(model: Any) -> Counter[tuple[Any, int]]:
+    """Calibration rows by category, (group or None, label or -1), added up over the folds."""
+    rows = Counter[tuple[Any, int]]()
+    for fold in model.folds_:
+        rows.update({key: len(alphas) for key, alphas in fold.calibrations[0].alphas.items()})
+    return rows
+
+
+def _threshold(model: Any, level: Any) -> str:
+    """From which calibration score on a label is kept at a level."""
+    ranks = sorted((rank(level, n), n) for n in _calibration_rows(model).values())
+    r, n = ranks[0]
+    low = f"rank {r:,} of {n:,}" if r else f"every score: {n:,} rows are too few"
+    if len(ranks) == 1:
+        return low
+    calibration = model.folds_[0].calibrations[0]
+    by = [name for name, holds in (("group", calibration.by_group), ("label", calibration.by_label)) if holds]
+    return f"{low}, to rank {ranks[-1][0]:,} of {ranks[-1][1]:,}, by {' and '.join(by)}"
+
+
+def _gained(model: Any, at: int) -> str:
+    """What training says of a level, where it says something."""
+    records = [fold.record for fold in model.folds_]
+    if not all(isinstance(record, list) and len(record) > at for record in records):
+        return "one model serves every level" if not model.trains_for_level and len(model.levels_) > 1 else ""
+    if not hasattr(records[0][at], "sentence"):
+        return "the paper's grid; selection_ has what was chosen"
+    said = str(records[0][at].sentence())
+    if len(records) > 1:
+        return f"fold 0: {said} summary() has the others."
+    return said[:1].upper() + said[1:]

@@ -1,0 +1,1 @@
+"""Conformity measures and their pull-backs."""

@@ -1,0 +1,363 @@
+"""Other people's classifiers: what is asked of them, how they are trained, one score per class from each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import clone, is_classifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection._search import BaseSearchCV
+from sklearn.pipeline import Pipeline
+from sklearn.utils import _safe_indexing, get_tags
+from sklearn.utils.validation import has_fit_parameter, validate_data
+
+from tightset.compute.arrays import settle
+from tightset.compute.row_types import plain_numbers
+from tightset.exceptions import warn
+
+__all__ = [
+    "LEAST",
+    "LEAST_GIVEN",
+    "PRECOMPUTED",
+    "TINY",
+    "Averaged",
+    "Given",
+    "Trained",
+    "are_probabilities",
+    "as_logs",
+    "auto_classifiers",
+    "check_any_rows",
+    "check_base",
+    "check_size",
+    "class_scores",
+    "classes_of_columns",
+    "copy_input_tags",
+    "fit_base",
+    "known_classes",
+    "name_of",
+    "spread_of",
+    "trained_classes",
+    "untrained",
+    "warn_of_broken",
+]
+
+PRECOMPUTED = "precomputed"
+LEAST = 1e-5  # probabilities below are alike: a tree that says 0 has just not seen enough rows
+LEAST_GIVEN = 1e-10  # not trees, perhaps, and sure of themselves
+TINY = 1e-30  # for a classifier as it is: its own ranking, to the last
+_RARE_ROWS, _RARE_SHARE = 20, 0.02  # of a label that may break a classifier: fewer than both
+_ROWS_LOOKED_AT = 2000
+_LARGEST = 1e150  # numbers
+
+
+class Given:
+    """A classifier whose scores are the rows themselves."""
+
+    def __init__(self, classes: np.ndarray) -> None:
+        self.classes_ = classes
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        scores = np.asarray(X).view()
+        scores.flags.writeable = False  # they are the user's
+        return scores
+
+
+def check_base(estimator: Any) -> None:
+    """Raise unless the estimator is a classifier that scores every class."""
+    name = type(estimator).__name__
+    if isinstance(estimator, type):
+        raise ValueError(f"estimator must be an instance, such as {estimator.__name__}(); got the class itself")  # noqa: TRY004
+    if not (hasattr(estimator, "predict_proba") or hasattr(estimator, "decision_function")):
+        raise ValueError(f"estimator must have predict_proba or decision_function to score labels; {name} has neither")
+    if hasattr(estimator, "__sklearn_tags__") and not is_classifier(estimator):
+        raise ValueError(f"estimator must be a classifier; {name} is not")
+    if getattr(_innermost(estimator), "decision_function_shape", None) == "ovo" and not hasattr(
+        estimator, "predict_proba"
+    ):
+        raise ValueError("estimator must score classes, not pairs of them: set decision_function_shape='ovr'")
+
+
+def copy_input_tags(tags: Any, estimator: Any) -> None:
+    """What the classifier says of the rows that it takes, said of the one around it."""
+    if hasattr(estimator, "__sklearn_tags__"):  # a prefit model need not be scikit-learn's
+        for name in ("sparse", "allow_nan", "string", "categorical"):
+            setattr(tags.input_tags, name, getattr(get_tags(estimator).input_tags, name))
+
+
+def check_any_rows(owner: Any, X: Any, *, reset: bool) -> Any:
+    """Rows for a classifier that decides itself what rows are: frames, missing values, texts pass untouched."""
+    if not (sparse.issparse(X) or hasattr(X, "columns") or (hasattr(X, "shape") and hasattr(X, "iloc"))):
+        X = np.asarray(X)
+    if len(X.shape) == 1 and getattr(X, "dtype", None) is not None and X.dtype.kind in "OUT" and len(X):
+        return X  # texts, for an estimator that reads them
+    if len(X.shape) != 2:
+        raise ValueError(f"Expected a 2D array X, got shape {X.shape}. Reshape your data: one row a sample")
+    if X.shape[0] == 0:
+        raise ValueError(f"Found array with 0 sample(s) (shape={X.shape}) while a minimum of 1 is required.")
+    if sparse.issparse(X) and X.format not in {"csr", "csc"}:
+        X = X.tocsr()  # others cannot be cut by rows
+    validate_data(owner, X, reset=reset, skip_check_array=True)
+    return plain_numbers(X)
+
+
+def classes_of_columns(columns: int, names: Iterable[Any], classes: np.ndarray) -> np.ndarray:
+    """The classes that columns of precomputed scores stand for: the labels in order, or ``0 ... columns - 1``."""
+    names = [str(name) for name in names]
+    labels = [str(label) for label in classes]
+    if names != labels and sorted(names) == sorted(labels):
+        raise ValueError(f"the columns of X must be in the order of the sorted labels, {labels[:10]}; got {names[:10]}")
+    if len(classes) == columns:
+        return classes
+    if classes.dtype.kind in "iu" and classes[0] >= 0 and classes[-1] < columns:
+        return np.arange(columns, dtype=classes.dtype)
+    raise ValueError(
+        f"X has {columns} columns of scores, but y holds {len(classes)} classes: give one column for each class, "
+        "in the order of the sorted labels, or labels 0 ... columns - 1"
+    )
+
+
+def trained_classes(model: Any) -> np.ndarray:
+    """The classes of a model that is trained already."""
+    if not hasattr(model, "classes_"):
+        raise ValueError(f"{name_of(model)} must be trained already if it is to stay as it is; it has no classes_")
+    return np.unique(model.classes_)
+
+
+def known_classes(model: Any, present: np.ndarray) -> np.ndarray:
+    """The classes of a model that is trained already, among them all of ``y``."""
+    classes = trained_classes(model)
+    unknown = set(present.tolist()) - set(classes.tolist())
+    if unknown:
+        raise ValueError(f"y has labels that {name_of(model)} was not trained on: {sorted(unknown, key=str)[:5]}")
+    return classes
+
+
+def auto_classifiers(*, sparse_rows: bool) -> list[Any]:
+    """The classifiers of ``estimator="auto"``."""
+    from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
+
+    # Without regularisation a leaf of a rare class can have a value that ruins all probabilities.
+    boosted = HistGradientBoostingClassifier(early_stopping=False, l2_regularization=1.0, max_features=0.5)
+    return [ExtraTreesClassifier()] if sparse_rows else [boosted, ExtraTreesClassifier()]
+
+
+def untrained(estimator: Any, seed: int | None) -> Any:
+    """A copy that is still to be trained."""
+    return clone(estimator) if seed is None else _seeded(estimator, seed)
+
+
+class Trained(NamedTuple):
+    """A trained classifier; the labels that it was trained ``without``, if those broke it, and how they did."""
+
+    model: Any
+    without: tuple[Any, ...] = ()
+    why: str = ""
+
+
+def fit_base(
+    estimator: Any, X: Any, y: np.ndarray, weight: np.ndarray | None = None, *, seed: int | None = None
+) -> Trained:
+    """A trained copy; ``y`` holds labels as the user gave them; a seed is for what has no ``random_state`` yet.
+
+    Labels with a handful of rows can break a classifier: scikit-learn's gradient boosting gives leaves of such a label
+    values without bound, and then half of all other rows the wrong label, or finds too few rows to stop early by. One
+    that fails, or that explains its own training rows worse than the mere frequencies of the labels do, is trained
+    again without the rare labels, and that is kept if it is sound.
+    """
+    labels, rows = np.unique(y, return_counts=True)
+    rare = labels[(rows < _RARE_ROWS) & (rows < _RARE_SHARE * len(y))]
+    if len(labels) < len(rare) + 2:
+        rare = rare[:0]
+    try:
+        model = _fitted(estimator, X, y, weight, seed)
+        if not len(rare) or _explains(model, X, y):
+            return Trained(model)
+        why = "it explains its own training rows worse than the frequencies of the labels do"
+    except Exception as error:
+        if not len(rare):
+            raise
+        model, why, failed = None, f"{type(error).__name__}: {error}", error
+    common = np.flatnonzero(~np.isin(y, rare))
+    some, own_weight = _safe_indexing(X, common), None if weight is None else weight[common]
+    try:
+        second = _fitted(estimator, some, y[common], own_weight, seed)
+    except Exception:  # noqa: BLE001 - the rare labels were not to blame
+        if model is None:
+            raise failed from None
+        return Trained(model)
+    if model is None or _explains(second, some, y[common]):
+        return Trained(second, tuple(rare.tolist()), why)
+    return Trained(model)
+
+
+def _fitted(estimator: Any, X: Any, y: np.ndarray, weight: np.ndarray | None, seed: int | None) -> Any:
+    model = untrained(estimator, seed)
+    weights = {} if weight is None else {_weight_argument(model): weight}
+    try:
+        model.fit(X, y, **weights)
+    except ValueError:
+        check_size(X)  # what overflows is often called NaN
+        raise
+    return model
+
+
+def check_size(X: Any) -> None:
+    """Raise if numbers are so large that their squares, which scalers and linear models need, overflow."""
+    numbers = X.data if sparse.issparse(X) else X
+    if getattr(getattr(numbers, "dtype", None), "kind", "O") not in "fiu":
+        return
+    largest = float(np.abs(numbers).max(initial=0.0, where=np.isfinite(numbers)))
+    if largest > _LARGEST:
+        raise ValueError(f"X has values as large as {largest:.0e}, whose squares overflow: scale or clip them")
+
+
+def _explains(model: Any, X: Any, y: np.ndarray) -> bool:
+    """Whether rows that trained a model are likelier by its probabilities than by the frequencies of the labels."""
+    if not hasattr(model, "predict_proba"):
+        return True
+    at = np.unique(np.linspace(0, len(y) - 1, _ROWS_LOOKED_AT).astype(int))
+    labels, codes, rows = np.unique(y, return_inverse=True, return_counts=True)
+    try:
+        P = class_scores(model, _safe_indexing(X, at), labels)
+    except ValueError:  # NaN
+        return False
+    own = np.log(np.maximum(P[np.arange(len(at)), codes[at]], 1e-300))
+    return bool(own.mean() >= np.log(rows / len(y))[codes[at]].mean())
+
+
+def warn_of_broken(name: str, trained: Sequence[Trained]) -> None:
+    """Say once that a classifier was broken by rare labels, in some of the times that it was trained."""
+    broken = [one for one in trained if one.without]
+    if broken:
+        labels = sorted({str(label) for one in broken for label in one.without})
+        shown = ", ".join(labels[:5]) + (" ..." if len(labels) > 5 else "")
+        times = f" in {len(broken)} of {len(trained)} trainings" if len(trained) > 1 else ""
+        warn(
+            f"{name} is broken by labels with very few rows ({shown}){times}: {broken[0].why}. It was trained without "
+            "those rows instead; merge such labels, leave them out, or choose another classifier"
+        )
+
+
+def class_scores(model: Any, X: Any, classes: np.ndarray) -> np.ndarray:
+    """Scores ``(n, C)``, columns as ``classes``; a class that the model has not seen conforms least."""
+    name = "X" if isinstance(model, Given) else name_of(model)
+    if not hasattr(model, "classes_"):
+        raise ValueError(f"{name} has no classes_: it was not trained, or is no classifier")
+    with_probabilities = hasattr(model, "predict_proba")
+    given = model.predict_proba(X) if with_probabilities else model.decision_function(X)
+    if np.ma.is_masked(given):
+        raise ValueError(f"{name} gave scores that are masked; a score for each class is needed")
+    scores = np.asarray(given)
+    if scores.dtype.kind not in "fbiu" or scores.ndim not in (1, 2):
+        raise ValueError(f"{name} must give an array of real scores, a column for each class; it gave {scores!r:.60}")
+    if scores.dtype.kind != "f":
+        scores = scores.astype(np.float64)
+    if scores.ndim == 1:  # two classes, one signed distance
+        scores = np.stack([-scores, scores], axis=1)
+    if len(scores) != X.shape[0]:
+        raise ValueError(f"{name} gave {len(scores)} rows of scores for {X.shape[0]} rows of X")
+    if scores.shape[1] != len(model.classes_):
+        raise ValueError(
+            f"{name} gave {scores.shape[1]} scores a row for {len(model.classes_)} classes; one score a class is needed"
+        )
+    if np.isnan(scores).any():
+        verb = "has" if isinstance(model, Given) else "gave"
+        raise ValueError(
+            f"{name} {verb} scores that are NaN, first in row {int(np.isnan(scores).any(axis=1).argmax())}"
+        )
+    if np.array_equal(model.classes_, classes):
+        return scores
+    unknown = set(np.asarray(model.classes_).tolist()) - set(classes.tolist())
+    if unknown:
+        raise ValueError(f"{name} predicts the classes {sorted(unknown, key=str)[:5]}, which y does not have")
+    full = np.full((len(scores), len(classes)), 0.0 if with_probabilities else -np.inf, dtype=scores.dtype)
+    full[:, np.searchsorted(classes, model.classes_)] = scores
+    return full
+
+
+def are_probabilities(scores: np.ndarray) -> bool:
+    """Whether every row holds numbers from 0 to 1 that add up to 1."""
+    return bool((scores >= 0).all() and (np.abs(scores.sum(axis=1) - 1) < 1e-3).all())
+
+
+class Averaged(NamedTuple):
+    """Classifiers whose probabilities are averaged, on a log scale; or scores, divided by a common ``scale``.
+
+    ``scores`` gives ``log(max(sum_m w_m p_m, least))`` for probabilities, ``sum_m w_m a_m / scale`` for other scores.
+    """
+
+    models: Sequence[Any]
+    weights: np.ndarray
+    classes: np.ndarray
+    scale: float | None  # None for probabilities
+    least: float = LEAST
+    lowest: float = 0.0  # score of a class that a model has not seen, where they are no probabilities
+
+    def scores(self, X: Any) -> np.ndarray:
+        total: Any = 0.0
+        for model, weight in zip(self.models, self.weights, strict=True):
+            scores = class_scores(model, X, self.classes)
+            if scores.dtype == np.float32:
+                scores = settle(scores)  # before a float64 makes digits of its rounding
+            total = total + weight * np.where(np.isneginf(scores), self.lowest, scores).astype(np.float64)
+        return as_logs(total, self.scale, self.least)
+
+
+def as_logs(scores: np.ndarray, scale: float | None, least: float = LEAST) -> np.ndarray:
+    if scale is None:
+        return np.asarray(np.log(np.clip(scores, least, 1.0)))
+    return np.clip(scores / scale, -1e6, 1e6)
+
+
+def spread_of(scores: np.ndarray) -> float:
+    """The typical distance between the scores of a row, so that scores of any unit come out alike."""
+    largest = float(np.abs(scores).max(initial=0.0, where=np.isfinite(scores)))
+    if largest == 0:
+        return 1.0
+    spread = largest * float(np.sqrt(np.mean(np.var(np.clip(scores / largest, -1, 1), axis=1))))
+    return spread if spread > 0 else 1.0
+
+
+def name_of(estimator: Any) -> str:
+    return type(_innermost(estimator)).__name__
+
+
+def _innermost(estimator: Any) -> Any:
+    """The classifier inside pipelines, frozen ones and searches."""
+    while isinstance(estimator, (Pipeline, FrozenEstimator, BaseSearchCV)):
+        estimator = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator.estimator
+    return estimator
+
+
+def _seeded(estimator: Any, seed: int) -> Any:
+    """A copy whose open ``random_state`` arguments, its own and those of its parts, have a number."""
+    copy = clone(estimator)
+    if hasattr(copy, "get_params"):
+        open_ = [
+            name
+            for name, value in copy.get_params(deep=True).items()
+            if re.fullmatch(r"(.*__)?random_state", name) and value is None
+        ]
+        copy.set_params(**{name: (seed + at) % 2**31 for at, name in enumerate(sorted(open_))})
+    return copy
+
+
+def _weight_argument(estimator: Any) -> str:
+    """The name by which ``fit`` takes sample weights; a pipeline passes them to its last step."""
+    final, path = _final_step(estimator)
+    if not has_fit_parameter(final, "sample_weight"):
+        raise ValueError(f"sample_weight was given, but {type(final).__name__} cannot be trained with weights")
+    return f"{path}sample_weight"
+
+
+def _final_step(estimator: Any) -> tuple[Any, str]:
+    """The classifier at the end of a pipeline, and the prefix by which the pipeline's ``fit`` addresses it."""
+    path = ""
+    while isinstance(estimator, Pipeline):
+        step, estimator = estimator.steps[-1]
+        path += f"{step}__"
+    return estimator, path

@@ -1,0 +1,1 @@
+"""What training minimises: smooth set size at a level of coverage, in the space of scores."""

@@ -1,0 +1,117 @@
+"""Judging candidates on training rows: what set size cross-validation promises at exact coverage, and how surely.
+
+And how rows are dealt: to folds, and to a part that stands for all of them.
+
+Conventions
+-----------
+scores : (k, C) of held-out rows; y, weight : (k,); eps : the significance level.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import ndtr
+
+from tightset.conformal.inefficiency import SIZE, Inefficiency
+
+__all__ = [
+    "Curve",
+    "Judge",
+]
+
+_POINTS = 25  # thresholds on a curve
+_SPAN = 4.0  # standard deviations of the coverage that it reaches to either side
+_RESAMPLES = 100
+
+
+class Curve(NamedTuple):
+    """At thresholds around the one asked for, ``(k, J)``: a row's inefficiency, and whether its own score is below."""
+
+    inefficiency: np.ndarray
+    below: np.ndarray
+
+
+class Judge:
+    """The mean inefficiency at coverage ``1 - eps``, as a smooth function of the scores.
+
+    At one threshold the figure is noisy: few rows lie near it, and at 99 % it hangs on a handful. So it is averaged
+    over thresholds, each weighted by the probability that the ``eps``-quantile of ``k`` rows falls on it: the share of
+    rows at or below it is normal around ``F`` with deviation ``sqrt(eps (1 - eps) / k)``. Resampled rows move ``F``,
+    and with it the weights, so the bootstrap accounts for the noise of the threshold too.
+
+    >>> scores = np.array([[2.0, 0.0], [1.0, 0.5], [0.0, 3.0], [0.2, 0.1]])
+    >>> judge = Judge(np.array([0, 0, 1, 0]), None, 0.2, rng=np.random.default_rng(0))
+    >>> judge.criterion(judge.curve(scores)) < 2
+    True
+    """
+
+    def __init__(
+        self,
+        y: np.ndarray,
+        weight: np.ndarray | None,
+        eps: float,
+        f: Inefficiency = SIZE,
+        *,
+        rng: np.random.Generator,
+    ) -> None:
+        self.y, self.eps, self.f = y, eps, f
+        k = len(y)
+        self.weight = np.full(k, 1 / k) if weight is None else weight / weight.sum()
+        rows = 1 / np.sum(self.weight**2)  # equally weighted rows that would tell as much
+        self.deviation = float(np.sqrt(eps * (1 - eps) / rows))
+        # Where few rows lie below the threshold the bootstrap sees too little of the noise: 0.7 of it for three rows.
+        self.caution = 1 + 1 / max(eps * rows, 0.1)
+        self._resampled = np.empty((_RESAMPLES, k), dtype=np.float32)
+        for at in range(_RESAMPLES):
+            draw = np.bincount(rng.integers(k, size=k), minlength=k) * self.weight
+            self._resampled[at] = draw / draw.sum()
+
+    def own(self, scores: np.ndarray) -> np.ndarray:
+        result: np.ndarray = scores[np.arange(len(self.y)), self.y]
+        return result
+
+    def threshold(self, own: np.ndarray, rows: np.ndarray | None = None) -> float:
+        """The ``eps``-quantile of own-label scores, over some of the rows."""
+        own, weight = (own, self.weight) if rows is None else (own[rows], self.weight[rows])
+        return float(_quantiles(own, weight, np.array([self.eps]))[0])
+
+    def curve(self, scores: np.ndarray) -> Curve:
+        if not np.isfinite(scores).all():
+            return Curve(*np.full((2, len(scores), 1), np.inf, dtype=np.float32))
+        own = self.own(scores)
+        around = self.eps + np.linspace(-_SPAN, _SPAN, _POINTS) * self.deviation
+        thresholds = np.unique(_quantiles(own, self.weight, around))
+        sizes = np.stack([np.count_nonzero(scores >= q, axis=1) for q in thresholds], axis=1)
+        inefficiency = self.f(sizes.astype(float)).astype(np.float32)
+        return Curve(inefficiency, (own[:, None] <= thresholds).astype(np.float32))
+
+    def criterion(self, curve: Curve) -> float:
+        """The figure by which candidates are chosen; infinite if some scores are not finite."""
+        return float(self._average(curve, self.weight[None].astype(np.float32))[0])
+
+    def error(self, curve: Curve) -> float:
+        """The standard error of that figure, by the bootstrap."""
+        return float(self.resampled(curve).std()) if np.isfinite(curve.inefficiency).all() else np.inf
+
+    def resampled(self, curve: Curve) -> np.ndarray:
+        """The criterion on every bootstrap sample of the rows, the same samples for every candidate."""
+        return self._average(curve, self._resampled)
+
+    def _average(self, curve: Curve, weights: np.ndarray) -> np.ndarray:
+        if not np.isfinite(curve.inefficiency).all():
+            return np.full(len(weights), np.inf)
+        cumulated = ndtr((weights @ curve.below - self.eps) / self.deviation)
+        cumulated[:, -1] = 1
+        falls_on = np.diff(cumulated, axis=1, prepend=0)
+        return np.asarray(((weights @ curve.inefficiency) * falls_on).sum(axis=1))
+
+
+def _quantiles(x: np.ndarray, weight: np.ndarray, at: np.ndarray) -> np.ndarray:
+    order = np.argsort(x)
+    cumulated = np.cumsum(weight[order])
+    # a hair less, so that rounding in the sum does not move a rank
+    found = np.searchsorted(cumulated, (np.clip(at, 0, 1) - 1e-9) * cumulated[-1])
+    result: np.ndarray = x[order[np.minimum(found, len(x) - 1)]]
+    return result

@@ -1,0 +1,309 @@
+"""Candidates: logistic regressions, and the paths that lead away from them towards smaller sets.
+
+A path follows one measure at one sharpness from the logistic coefficients, held to them more and more loosely; each
+step starts where the one before ended. Every step is a candidate, trained on all rows and on the rows of each fold.
+All of it is one batch: candidates and folds differ only in their parameters and weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from tightset.compute.arrays import as_array, room_for_scores, to_numpy
+from tightset.compute.progress import Progress
+from tightset.compute.threads import Threads
+from tightset.conformal.inefficiency import Inefficiency
+from tightset.measures.measures import MEASURES
+from tightset.models.columns import Columns
+from tightset.objectives.objective import LogLoss, Profiled
+from tightset.objectives.training import Objective, Training
+from tightset.solvers.descent import Solution
+from tightset.solvers.lbfgs import lbfgs
+
+__all__ = ["SEARCHES", "Candidate", "Search", "View", "logistic_candidates", "path_candidates"]
+
+_TRAINED_IN = np.float32  # judging, calibrating and predicting are in the precision of X
+_LOGISTIC_ITERATIONS = 200
+_SCORES_PER_CHUNK = 2**20  # scores of the candidates that one thread trains together
+_PARAMETERS_PER_CHUNK = 2**20  # L-BFGS keeps twenty times as many
+_RESTART_NOISE = 0.3  # of the root mean square of the parameters
+
+
+_DEFAULT = (("two-matrix", 1.0), ("two-matrix", 2.0), ("two-matrix", 4.0), ("softmax", 4.0), ("linear", 1.0))
+_WORTH_SAMPLING = 1.5  # as many rows as the sample; training on all costs something too
+
+
+@dataclass(frozen=True)
+class Search:
+    """What is tried. More of everything makes sets a little smaller, for a longer fit.
+
+    Parameters
+    ----------
+    paths : (measure, gamma) pairs; by default two-matrix with 1, 2 and 4, softmax with 4, and linear with 1.
+    pulls : how strongly each step is held to the logistic coefficients, in order.
+    max_iter : evaluations a step.
+    folds : of the cross-validation that judges the candidates.
+    repeats : how often another classifier is cross-validated, with other folds each time (``estimator``).
+    restarts : how often each path is followed again from a randomly displaced start.
+    strengths : the values of C of the logistic regressions, in order; a tenth of each on unfolded columns, of which
+        there are many more.
+    both_columns : follow the paths on plain and on unfolded columns, not only on the better ones.
+    rows : with more than half as many training rows again, everything is tried and chosen on a sample of so many, and
+        what was chosen is then trained on all (not on top of another classifier, which sees all rows).
+
+    Examples
+    --------
+    >>> Search(rows=100_000).samples(120_000), Search(rows=100_000).samples(200_000)
+    (False, True)
+    """
+
+    paths: Sequence[tuple[str, float]] = _DEFAULT
+    pulls: Sequence[float] = (1.0, 0.1, 0.01, 1e-3, 1e-4)
+    max_iter: int = 80
+    folds: int = 5
+    repeats: int = 2
+    restarts: int = 0
+    strengths: Sequence[float] = (0.01, 0.1, 1.0, 10.0, 100.0)
+    both_columns: bool = False
+    rows: int = 20_000
+
+    def __post_init__(self) -> None:
+        for name in ("paths", "pulls", "strengths"):
+            if not isinstance(getattr(self, name), (tuple, list)):
+                raise ValueError(f"{name} must be a tuple or a list; got {getattr(self, name)!r}")  # noqa: TRY004
+        for at in self.paths:
+            if not (
+                isinstance(at, (tuple, list))
+                and len(at) == 2
+                and isinstance(at[0], str)
+                and at[0] in MEASURES
+                and _positive(at[1])
+            ):
+                raise ValueError(
+                    f"paths must be pairs of a measure ({', '.join(map(repr, MEASURES))}) and a positive sharpness, "
+                    f"such as ('two-matrix', 2.0); got {at!r}"
+                )
+        for name in ("pulls", "strengths"):
+            values = getattr(self, name)
+            if len(values) == 0 or not all(map(_positive, values)):
+                raise ValueError(f"{name} must be positive numbers, at least one; got {values!r}")
+        for name, least in (("max_iter", 1), ("folds", 2), ("repeats", 1), ("restarts", 0), ("rows", 100)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+                raise ValueError(f"{name} must be a whole number, at least {least}; got {value!r}")
+        if not isinstance(self.both_columns, bool):
+            raise ValueError(f"both_columns must be True or False; got {self.both_columns!r}")  # noqa: TRY004
+
+    def samples(self, n: int) -> bool:
+        """Whether the search sees a sample of ``n`` training rows, and not all of them."""
+        return n > _WORTH_SAMPLING * self.rows
+
+
+def _positive(value: object) -> bool:
+    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and bool(0 < value < np.inf)
+
+
+SEARCHES = {
+    "fast": Search((("two-matrix", 1.0), ("two-matrix", 4.0)), repeats=1),
+    "default": Search(),
+    "thorough": Search(
+        (*_DEFAULT, ("two-matrix", 8.0), ("softmax", 1.0)),
+        max_iter=150,
+        folds=10,
+        repeats=3,
+        restarts=2,
+        both_columns=True,
+    ),
+}
+
+
+class View(NamedTuple):
+    """Training rows as the measures see them, sorted by label, with the fold weights of every fit.
+
+    X : (k, m); weight : (folds + 1, k), zero on the rows that a fold leaves out; the last one has them all.
+    """
+
+    columns: Columns
+    X: Any
+    y: np.ndarray
+    n_classes: int
+    weight: np.ndarray
+    centre: np.ndarray | None
+    device: str | None
+
+    @classmethod
+    def of(
+        cls, columns: Columns, X: Any, y: np.ndarray, n_classes: int, weight: np.ndarray, device: str | None
+    ) -> Self:
+        Z, centre = columns.apply(X)
+        view = cls(columns, None, y, n_classes, weight, centre, device)
+        Z = view.place(Z)
+        # Column-major rows: scores then come out with rows last, so sums over labels add long vectors.
+        return view._replace(X=np.asfortranarray(Z) if isinstance(Z, np.ndarray) else Z)
+
+    def place(self, x: Any) -> Any:
+        return as_array(x, _TRAINED_IN, self.device)
+
+    def training(
+        self, measure: str, objective: Objective, fits: np.ndarray, anchor: np.ndarray, pull: np.ndarray
+    ) -> Training:
+        """The losses of some fits, for `lbfgs`."""
+        weight, anchor, pull = (self.place(x) for x in (self.weight[fits], anchor, pull))
+        return Training(self.X, self.y, MEASURES[measure], objective, weight, anchor, pull, self.place(self.centre))
+
+
+class Candidate(NamedTuple):
+    """Parameters ``(folds + 1, m, D)`` of one measure: of each fold, and of all rows last."""
+
+    path: str
+    view: View
+    measure: str
+    theta: np.ndarray
+    sharpness: float
+    pull: float
+    n_iter: int
+    start: Candidate | None = None  # what a path led away from, and is held to
+
+    @property
+    def name(self) -> str:
+        return f"{self.path}, pull {self.pull:.2g}, {self.view.columns.name} columns"
+
+
+def logistic_candidates(
+    views: Sequence[View], strengths: Sequence[float], *, threads: Threads, progress: Progress
+) -> list[list[Candidate]]:
+    """Logistic regressions on each view; ``pull = 1 / C`` in the notation of scikit-learn."""
+    of_view = [[C / 10 if view.columns.knots is not None else C for C in strengths] for view in views]
+    halves = [
+        (at, fits)
+        for at, view in enumerate(views)
+        for fits in np.array_split(np.arange(len(view.weight)), 2 if view.device is None else 1)
+    ]
+    progress.expect(len(halves) * len(strengths))
+
+    def follow(half: tuple[int, np.ndarray]) -> list[Solution]:
+        at, fits = half
+        return _logistic_path(views[at], fits, of_view[at], threads, progress)
+
+    solved = list(threads.spread(follow, halves))
+    found = []
+    for at, view in enumerate(views):
+        own = [solution for (of, _), solution in zip(halves, solved, strict=True) if of == at]
+        found.append(
+            [
+                Candidate(
+                    "logistic",
+                    view,
+                    "softmax",
+                    np.concatenate([part.theta for part in parts]),
+                    1.0,
+                    1 / C,
+                    int(max(part.n_iter.max() for part in parts)),
+                )
+                for C, parts in zip(of_view[at], zip(*own, strict=True), strict=True)
+            ]
+        )
+    return found
+
+
+def _logistic_path(
+    view: View, fits: np.ndarray, strengths: Sequence[float], threads: Threads, progress: Progress
+) -> list[Solution]:
+    """From the most to the least regularised; the intercept is free."""
+    start = np.zeros((len(fits), view.X.shape[1], view.n_classes))
+    held = np.ones((len(fits), view.X.shape[1], 1))
+    held[:, -1] = 0
+    held /= view.weight[fits].sum(axis=1)[:, None, None]
+    theta = view.place(start)
+    found = []
+    for C in strengths:
+        problem = view.training("softmax", LogLoss(), fits, start, held / C)
+        solution = lbfgs(problem, theta, max_iter=_LOGISTIC_ITERATIONS, callback=lambda *_: threads.check())
+        theta = solution.theta
+        found.append(solution._replace(theta=to_numpy(theta)))
+        progress.advance()
+    return found
+
+
+class _Run(NamedTuple):
+    measure: str
+    gamma: float
+    again: int
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.measure} gamma={self.gamma:g}" + (f" restart {self.again}" if self.again else "")
+
+
+def path_candidates(
+    start: Candidate,
+    search: Search,
+    eps: float,
+    f: Inefficiency,
+    *,
+    rng: np.random.Generator,
+    threads: Threads,
+    progress: Progress,
+) -> list[Candidate]:
+    """Every step of every path that leads away from one logistic regression."""
+    view = start.view
+    F, m, _ = start.theta.shape
+    steps = len(search.pulls)
+    runs = [
+        _Run(measure, gamma, again, int(rng.integers(2**62)))
+        for measure, gamma in search.paths
+        for again in range(search.restarts + 1)
+    ]
+    width = {run.measure: MEASURES[run.measure].start(start.theta[:1]).shape[2] for run in runs}
+    parameters = {run: np.empty((steps, F, m, width[run.measure]), dtype=_TRAINED_IN) for run in runs}
+    n_iter = {run: np.zeros((steps, F), dtype=int) for run in runs}
+
+    def follow(pairs: list[tuple[_Run, int]]) -> list[Solution]:
+        measure = pairs[0][0].measure
+        fits = np.array([fit for _, fit in pairs])
+        anchor, whole = MEASURES[measure].start(start.theta[fits]), MEASURES[measure].start(start.theta[-1:])[0]
+        theta = view.place(anchor + np.stack([_displacement(run, whole) for run, _ in pairs]))
+        gamma = view.place(np.array([run.gamma for run, _ in pairs]))
+        objective = Profiled(view.place(np.full(len(pairs), eps)), gamma, f)
+        found = []
+        for pull in search.pulls:
+            problem = view.training(measure, objective, fits, anchor, np.full((len(pairs), m, 1), pull))
+            solution = lbfgs(problem, theta, max_iter=search.max_iter, callback=lambda *_: threads.check())
+            theta = solution.theta
+            found.append(solution._replace(theta=to_numpy(theta)))
+            progress.advance()
+        return found
+
+    chunks = []
+    for measure, D in width.items():
+        pairs = [(run, fit) for run in runs if run.measure == measure for fit in range(F)]
+        budget = room_for_scores(view.device, _SCORES_PER_CHUNK)
+        parameters_at_once = _PARAMETERS_PER_CHUNK if view.device is None else budget // 10
+        size = max(1, min(budget // (len(view.y) * D), parameters_at_once // (m * D)))
+        chunks += [pairs[at : at + size] for at in range(0, len(pairs), size)]
+    progress.expect(steps * len(chunks))
+    for pairs, found in zip(chunks, threads.spread(follow, chunks), strict=True):
+        for step, solution in enumerate(found):
+            for (run, fit), theta, took in zip(pairs, solution.theta, solution.n_iter, strict=True):
+                parameters[run][step, fit], n_iter[run][step, fit] = theta, took
+            if threads.elsewhere:
+                progress.advance()
+    return [
+        Candidate(run.name, view, run.measure, theta, run.gamma, pull, int(took.max()), start)
+        for run in runs
+        for pull, theta, took in zip(search.pulls, parameters[run], n_iter[run], strict=True)
+    ]
+
+
+def _displacement(run: _Run, anchor: np.ndarray) -> np.ndarray:
+    """Nothing at first, random for a restart; the same for every fold, so that their scores can be pooled."""
+    if run.again == 0:
+        return np.zeros_like(anchor)
+    size = _RESTART_NOISE * np.sqrt(np.mean(anchor**2))
+    noise = np.random.default_rng(run.seed).standard_normal(anchor.shape)
+    return np.asarray(size * noise)

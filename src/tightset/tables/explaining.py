@@ -1,0 +1,96 @@
+"""Why a row has the set that it has: the p-values of all labels, and which columns move them.
+
+What a column does is asked of the model itself: the row is scored again with that column at its typical value (the
+median, or the commonest category, of the training rows). No column is more than one row long, so this is quick, and it
+holds for every kind of measure; but columns that act together are not told apart.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tightset.conformal.icp import significance
+from tightset.estimators import pieces
+from tightset.tables.encoding import MISSING, Category, Number
+from tightset.tables.predictions import calibration_rows
+
+__all__ = ["Explanation", "Influence", "explain"]
+
+
+class Influence(NamedTuple):
+    """What becomes of a row if one column had its typical value: p-values ``(C,)`` and the set ``(C,)``."""
+
+    column: str
+    value: str
+    typical: str
+    p: np.ndarray
+    kept: np.ndarray
+    moved: float  # by how much the p-values of all labels change, on a log scale
+
+
+class Explanation(NamedTuple):
+    """p-values ``(C,)`` and the set ``(C,)`` of one row at a level, and the columns by how much they move."""
+
+    confidence: float
+    p: np.ndarray
+    kept: np.ndarray
+    calibration_rows: np.ndarray  # (C,), of each label its own where coverage is by label
+    influences: list[Influence]
+
+    @property
+    def order(self) -> np.ndarray:
+        """Labels ``(C,)`` by falling p-value; those without calibration rows, which are in every set, at last."""
+        return self.ranked(self.p)
+
+    def ranked(self, p: np.ndarray) -> np.ndarray:
+        """Labels ``(C,)`` in that order for other p-values ``(C,)``, such as those of an influence."""
+        return np.argsort(np.where(self.calibration_rows > 0, -p, 0), kind="stable")
+
+    def joins_above(self, label: int) -> float:
+        """The confidence above which a label is in the sets of this measure: ``1 - p``."""
+        return float(1 - self.p[label])
+
+
+def explain(model: Any, frame: Any, confidence: Any) -> Explanation:
+    """Explain the row of a data frame of one row, for a `TablePredictor`."""
+    x = model.encode(frame)
+    typical = [_typical(column) for column in model.encoding.columns]
+    variants = np.repeat(x, len(typical) + 1, axis=0)
+    at = 0
+    for place, column in enumerate(model.encoding.columns):
+        width = len(column.names)
+        variants[place + 1, at : at + width] = typical[place][1]
+        at += width
+    asked = model.predictor._asked([confidence])
+    ((sets, p),) = pieces.sets_and_p(model.predictor, asked, variants, None)
+    rows = calibration_rows(model.predictor, asked[0].model)
+    influences = [
+        Influence(
+            column.name,
+            _shown(frame[column.name].iloc[0]),
+            typical[place][0],
+            p[place + 1],
+            sets[place + 1],
+            float(np.abs(np.log(p[place + 1] / p[0])).sum()),
+        )
+        for place, column in enumerate(model.encoding.columns)
+    ]
+    influences.sort(key=lambda one: -one.moved)
+    return Explanation(float(1 - significance(confidence)), p[0], sets[0], rows, influences)
+
+
+def _typical(column: Number | Category) -> tuple[str, np.ndarray]:
+    if isinstance(column, Number):
+        shown = MISSING if column.mostly_missing else f"{column.fill:.6g}"
+        return shown, np.array([column.fill, float(column.mostly_missing)])[: len(column.names)]
+    values = np.zeros(len(column.names))
+    values[column.values.index(column.commonest)] = 1
+    return column.commonest, values
+
+
+def _shown(value: Any) -> str:
+    if value is None or value != value:
+        return "(missing)"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,185 @@
+"""What the columns of a table are, and what an `Encoding` takes from the training rows, learnt chunk by chunk."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from tightset.exceptions import TableError, warn
+from tightset.tables.encoding import MISSING, OTHER, Category, Encoding, Number, as_numbers
+from tightset.tables.texts import is_number, without_point
+
+__all__ = ["ColumnKinds", "Statistics"]
+
+_LEAST_ROWS = 10  # with a value, for a column of its own
+_MOST_VALUES = 50
+_MOST_ASKED = 500  # of a column that was asked for as categories: there two rows with a value are enough
+_MOST_COUNTED = 20_000
+_FEW_TEXTS = 0.05  # of the values of a column that is of numbers otherwise
+_SAMPLED = 50_000  # rows for medians
+_SEPARATED = r"-?(\d{1,3}([ '.,]\d{3})+([.,]\d+)?|\d+,\d+)"
+
+
+class ColumnKinds:
+    """What each column of a table is, told by all chunks: only whether there are numbers in it, no statistics."""
+
+    def __init__(self, skip: Collection[str], categorical: Collection[str]) -> None:
+        self._skip, self._categorical = set(skip), set(categorical)
+        self._numbers: Counter[str] = Counter()
+        self._texts: Counter[str] = Counter()
+        self._separated: Counter[str] = Counter()
+        self._first_text: dict[str, tuple[str, int]] = {}
+        self.names: list[str] = []
+
+    def see(self, frame: Any) -> None:
+        import pandas as pd
+
+        self.names = [str(name) for name in frame.columns if name not in self._skip]
+        for name in self.names:
+            values = frame[name]
+            if values.dtype.kind in "fiu":
+                self._numbers[name] += int(values.notna().sum())
+                continue
+            present = values.dropna()
+            if values.dtype.kind == "b":
+                self._texts[name] += len(present)
+                continue
+            numbers = pd.to_numeric(present, errors="coerce")
+            texts = present[numbers.isna() | present.map(lambda x: isinstance(x, bool))]
+            self._numbers[name] += len(present) - len(texts)
+            self._texts[name] += len(texts)
+            self._separated[name] += int(texts.astype(str).str.fullmatch(_SEPARATED).sum())
+            if len(texts) and name not in self._first_text:
+                self._first_text[name] = (str(texts.iloc[0]), int(texts.index[0]) + 1)
+
+    def settle(self) -> tuple[list[str], list[str], dict[str, str]]:
+        """Columns of numbers, of texts, and left out ones with the reason."""
+        numbers, texts, left_out = [], [], {}
+        for name in self.names:
+            some, other = self._numbers[name], self._texts[name]
+            if name == "":
+                left_out[name] = "it has no name"
+            elif some + other == 0:
+                left_out[name] = "it has no value"
+            elif name in self._categorical:
+                texts.append(name)
+            elif other == 0:
+                numbers.append(name)
+            elif self._separated[name] > 0.9 * other:
+                raise TableError(
+                    f"the column {name!r} seems to hold numbers with separators: {self._first_text[name][0]!r}; write "
+                    f"them plainly (12345.6), or give --categorical {name!r}, or --drop {name!r}"
+                )
+            elif other < _FEW_TEXTS * (some + other):
+                text, row = self._first_text[name]
+                raise TableError(
+                    f"the column {name!r} holds numbers, but also {text!r} (row {row}): mend it; or give --missing "
+                    f"{text!r} if that stands for a missing value, or --categorical {name!r} if all are categories"
+                )
+            else:
+                texts.append(name)
+        return numbers, texts, left_out
+
+
+class Statistics:
+    """What an `Encoding` takes from training rows, chunk by chunk; of texts, those ``asked`` for are categories."""
+
+    def __init__(self, numbers: Sequence[str], texts: Sequence[str], rows: int, asked: Collection[str] = ()) -> None:
+        self._numbers, self._texts, self._asked = list(numbers), list(texts), frozenset(asked)
+        self._rows = rows
+        self._sample: dict[str, list[np.ndarray]] = {name: [] for name in numbers}
+        self._range = dict.fromkeys(numbers, (np.inf, -np.inf))
+        self._missing: Counter[str] = Counter()
+        self._counts: dict[str, Counter[str]] = {name: Counter() for name in texts}
+        self._uncounted: set[str] = set()  # columns of more texts than are counted
+
+    def see(self, frame: Any) -> None:
+        """Training rows of a chunk."""
+        step = -(-self._rows // _SAMPLED)
+        for name in self._numbers:
+            x = as_numbers(frame[name], name)
+            present = x[~np.isnan(x)]
+            self._missing[name] += len(x) - len(present)
+            self._sample[name].append(x[::step][~np.isnan(x[::step])])
+            least, most = self._range[name]
+            self._range[name] = min(least, present.min(initial=np.inf)), max(most, present.max(initial=-np.inf))
+        for name in self._texts:
+            counts = self._counts[name]
+            counts.update({str(value): int(n) for value, n in frame[name].value_counts().items()})
+            self._missing[name] += int(frame[name].isna().sum())
+            if len(counts) > 2 * _MOST_COUNTED:
+                self._counts[name] = Counter(dict(counts.most_common(_MOST_COUNTED)))
+                self._uncounted.add(name)
+
+    def encoding(self, order: Sequence[str], left_out: dict[str, str], missing: Collection[str]) -> Encoding:
+        left_out = dict(left_out)
+        columns = [column for name in order if (column := self._column(name, left_out)) is not None]
+        if not columns:
+            reasons = "; ".join(f"{name!r}: {reason}" for name, reason in left_out.items())
+            raise TableError(f"no column is left to predict from ({reasons or 'there is only the target'})")
+        return Encoding(columns, left_out, list(missing))
+
+    def _column(self, name: str, left_out: dict[str, str]) -> Number | Category | None:
+        if name in left_out:
+            return None
+        found = self._number(name) if name in self._sample else self._category(name)
+        if isinstance(found, str):
+            left_out[name] = found
+            return None
+        return found
+
+    def _number(self, name: str) -> Number | str:
+        """The column, or why it is left out."""
+        missing, (least, most) = self._missing[name], self._range[name]
+        if missing == self._rows:
+            return "it has no value in any training row"
+        if least == most and not missing:
+            return f"it is {least:.6g} in every training row"
+        x = np.concatenate(self._sample[name])
+        if len(x) > 50 and self._rows <= _SAMPLED and (np.diff(x) > 0).all() and (x == np.floor(x)).all():
+            warn(f"the column {name!r} counts upwards from row to row; if it is an identifier, drop it")
+        fill = float(np.median(x)) if len(x) else float(least)
+        return Number(name, fill, told=missing > 0, mostly_missing=2 * missing > self._rows)
+
+    def _category(self, name: str) -> Category | str:
+        """The column, or why it is left out."""
+        counts, missing = _merged_numbers(self._counts[name]), self._missing[name]
+        if not counts:
+            return "it has no value in any training row"
+        if len(counts) == 1 and not missing:
+            return f"it is {next(iter(counts))!r} in every training row"
+        asked = name in self._asked
+        at_most, least = (_MOST_ASKED, 2) if asked else (_MOST_VALUES, min(_LEAST_ROWS, self._rows / 20))
+        enough = [value for value, n in counts.most_common(at_most) if n >= least]
+        many = f"more than {2 * _MOST_COUNTED:,}" if name in self._uncounted else f"{len(counts):,}"
+        if asked and not enough and not missing:
+            return f"no two of {self._rows:,} training rows have the same value, so that there are no categories"
+        if not asked and sum(counts[value] for value in enough) < (self._rows - missing) / 2:
+            return (
+                f"{many} different texts in {self._rows:,} training rows are no categories (a name, an identifier, a "
+                f"text, a date?); if they are, give --categorical {name!r}"
+            )
+        if asked and sum(n >= least for n in counts.values()) > at_most:
+            warn(
+                f"the column {name!r} has {many} different values; the {at_most} commonest have a column each, and the "
+                "others share one"
+            )
+        values = sorted(set(enough) - {MISSING, OTHER})
+        values += [MISSING] if missing else []
+        values += [OTHER] if len(counts) > len(enough) else []
+        commonest = next((value for value in enough if value in values), values[0])
+        commonest = MISSING if missing > counts[commonest] else commonest
+        return Category(name, values, sorted(counts), commonest)
+
+
+def _merged_numbers(counts: Counter[str]) -> Counter[str]:
+    """Where all values are numbers, 1.0 is 1: a table may be put together of some that were written otherwise."""
+    if not all(map(is_number, counts)):
+        return counts
+    merged: Counter[str] = Counter()
+    for value, n in counts.items():
+        merged[without_point(value)] += n
+    return merged

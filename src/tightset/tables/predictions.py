@@ -1,0 +1,170 @@
+"""Prediction sets of a table, chunk by chunk, as CSV, JSON lines, Parquet or a table to look at.
+
+One line a row of the table and level: its number from 1, columns that were to be kept, the confidence, the size of the
+set, and its labels with their p-values, the most conforming first. A label without calibration rows of its own, where
+each label has its own, comes last: its p-value is 1 because nothing is known of it.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+
+from tightset.estimators import pieces
+
+__all__ = [
+    "FORMATS",
+    "CsvLines",
+    "JsonLines",
+    "Line",
+    "ParquetLines",
+    "calibration_rows",
+    "first_of",
+    "predicted",
+]
+
+_BETWEEN = "|"  # labels of a set in CSV
+_AT_ONCE = 2**15  # rows
+
+
+class Line(NamedTuple):
+    """The set of a row at a level."""
+
+    row: int
+    kept: Sequence[Any]
+    confidence: float
+    labels: list[str]
+    p: list[float]
+
+
+def calibration_rows(predictor: Any, at: int = 0) -> np.ndarray:
+    """How many rows each label is calibrated on ``(C,)``: all of them, or where coverage is by label its own."""
+    calibrations = [fold.calibrations[at] for fold in predictor.folds_]
+    of_label = np.zeros(len(predictor.classes_), dtype=int)
+    for calibration in calibrations:
+        for (_, label), alphas in calibration.alphas.items():
+            of_label[slice(None) if label < 0 else label] += len(alphas)
+    return of_label
+
+
+def predicted(model: Any, frame: Any, levels: Sequence[Any], keep: Sequence[str], *, strict: bool) -> Iterator[Line]:
+    """The lines of a chunk of a table, for a `TablePredictor`; what is wrong with it is told at once."""
+    return _lines(model, frame, model.encode(frame, strict=strict), levels, keep)
+
+
+def _lines(model: Any, frame: Any, rows: np.ndarray, levels: Sequence[Any], keep: Sequence[str]) -> Iterator[Line]:
+    names = np.asarray(model.classes_).astype(str)
+    kept = frame[list(keep)].astype(object).where(frame[list(keep)].notna(), None).to_numpy()
+    asked = model.predictor._asked(levels)
+    known = calibration_rows(model.predictor) > 0
+    for start in range(0, len(rows), _AT_ONCE):
+        some = slice(start, start + _AT_ONCE)
+        found = [_ordered(*one, known) for one in pieces.sets_and_p(model.predictor, asked, rows[some], None)]
+        for at, (number, own) in enumerate(zip(frame.index[some].tolist(), kept[some].tolist(), strict=True)):
+            for level, (order, p, sizes) in zip(levels, found, strict=True):
+                size = sizes[at]
+                yield Line(number + 1, own, float(level), names[order[at, :size]].tolist(), p[at, :size].tolist())
+
+
+def _ordered(sets: np.ndarray, p: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[int]]:
+    """The labels of each set before the others, by falling p-value; these p-values; and how many are in the set."""
+    sizes = sets.sum(axis=1)
+    order = np.argsort(np.where(sets, np.where(known, -p, 0), np.inf), axis=1, kind="stable")[
+        :, : max(int(sizes.max(initial=0)), 1)
+    ]
+    return order, np.take_along_axis(p, order, axis=1).astype(np.float64), sizes.tolist()
+
+
+class CsvLines:
+    """``set`` and ``p`` hold labels and p-values with bars between them, or JSON if a label has a bar."""
+
+    def __init__(self, stream: BinaryIO, keep: Sequence[str], labels: Sequence[str]) -> None:
+        self._text = io.TextIOWrapper(stream, encoding="utf-8", newline="", write_through=False)
+        self._lines = csv.writer(self._text, lineterminator="\n")
+        self._lines.writerow(["row", *map(_name_of_kept, keep), "confidence", "size", "set", "p"])
+        self._as_json = any(_BETWEEN in label for label in labels)
+
+    def write(self, lines: Iterator[Line]) -> None:
+        for line in lines:
+            p = [f"{value:.6g}" for value in line.p]
+            both = (
+                (json.dumps(line.labels, ensure_ascii=False), f"[{', '.join(p)}]")
+                if self._as_json
+                else (_BETWEEN.join(line.labels), _BETWEEN.join(p))
+            )
+            self._lines.writerow([line.row, *line.kept, f"{line.confidence:g}", len(line.labels), *both])
+
+    def close(self) -> None:
+        self._text.flush()
+        self._text.detach()
+
+
+class JsonLines:
+    """An object a line: ``{"row": 1, "confidence": 0.95, "size": 1, "set": [{"label": "a", "p": 0.5}]}``."""
+
+    def __init__(self, stream: BinaryIO, keep: Sequence[str], labels: Sequence[str]) -> None:  # noqa: ARG002
+        self._stream, self._keep = stream, keep
+
+    def write(self, lines: Iterator[Line]) -> None:
+        for line in lines:
+            members = [{"label": label, "p": round(p, 9)} for label, p in zip(line.labels, line.p, strict=True)]
+            kept = {
+                name: value if value is None else str(value) for name, value in zip(self._keep, line.kept, strict=True)
+            }
+            told = {"row": line.row, "confidence": line.confidence, "size": len(members), "set": members}
+            told |= {"kept": kept} if kept else {}
+            self._stream.write(json.dumps(told, ensure_ascii=False).encode() + b"\n")
+
+    def close(self) -> None:
+        self._stream.flush()
+
+
+class ParquetLines:
+    """``set`` and ``p`` are lists."""
+
+    def __init__(self, stream: BinaryIO, keep: Sequence[str], labels: Sequence[str]) -> None:  # noqa: ARG002
+        try:
+            import pyarrow as pa
+            import pyarrow.parquet as pq
+        except ImportError:
+            raise ImportError('Parquet files need another package: pip install "tightset[io]"') from None
+        self._table, self._keep = pa.Table, keep
+        kept = [(_name_of_kept(name), pa.string()) for name in keep]
+        lists = [("set", pa.list_(pa.string())), ("p", pa.list_(pa.float64()))]
+        own = [("row", pa.int64()), *kept, ("confidence", pa.float64()), ("size", pa.int32()), *lists]
+        self._schema = pa.schema(own)
+        self._writer = pq.ParquetWriter(stream, self._schema)
+
+    def write(self, lines: Iterator[Line]) -> None:
+        rows = [(one.row, *map(_text, one.kept), one.confidence, len(one.p), one.labels, one.p) for one in lines]
+        columns: list[Any] = list(zip(*rows, strict=True)) or [[] for _ in self._schema]
+        named = dict(zip(self._schema.names, columns, strict=True))
+        self._writer.write_table(self._table.from_pydict(named, schema=self._schema))
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+_OWN = ("row", "confidence", "size", "set", "p")
+FORMATS: dict[str, type[Any]] = {"csv": CsvLines, "jsonl": JsonLines, "parquet": ParquetLines}
+
+
+def _name_of_kept(name: str) -> str:
+    return f"kept {name}" if name in _OWN else name
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def first_of(chunks: Iterator[Iterator[Line]], most: int) -> tuple[list[Line], bool]:
+    """The first lines, and whether there are more."""
+    lines = chain.from_iterable(chunks)
+    shown = [line for line, _ in zip(lines, range(most), strict=False)]
+    return shown, next(lines, None) is not None
