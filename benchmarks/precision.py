@@ -10,7 +10,7 @@ import numpy as np
 from clock import Ledger, timed
 from samples import Data, data
 from tightset import SCPOClassifier
-from tightset.search.from_columns import paths
+from tightset.search import paths
 
 LEVELS = (0.9, 0.99)
 

@@ -9,7 +9,7 @@ import numpy as np
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
-from tightset.storage.file import file as storage
+from tightset.storage import file as storage
 
 
 def forged(written, change):

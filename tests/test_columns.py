@@ -8,8 +8,9 @@ from scipy import sparse
 from scipy.special import expit, logit
 
 from makers import quick_scpo
+from tightset.models import columns
 from tightset.models.columns import Columns, Knots
-from tightset.models.ensembles import Ensemble, LinearModel, Member, columns, combine
+from tightset.models.ensembles import Ensemble, LinearModel, Member, combine
 
 rng = np.random.default_rng(0)
 X = np.column_stack([rng.standard_normal(500), rng.exponential(size=500) ** 3, rng.integers(0, 2, 500), np.ones(500)])

@@ -33,12 +33,12 @@ from makers import baseline, quick_grid, quick_on_top, quick_scpo
 from tightset import ConformalClassifier, TightsetWarning
 from tightset.compute.arrays import settle
 from tightset.conformal.scores import APS, LAC, RAPS, SAPS
-from tightset.estimators.conformal import Logistic, Scored
 from tightset.export import add_outputs, to_onnx
 from tightset.export.graph import Graph, add_counts, least_equal
 from tightset.models.classifiers import Averaged
 from tightset.models.columns import Columns
 from tightset.models.ensembles import Ensemble, LogProbabilities, Member, Stacked, Tempered
+from tightset.models.scored import Logistic, Scored
 from tightset.models.trees import Trees
 
 ROWS = 10_000

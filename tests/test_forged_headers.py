@@ -19,7 +19,7 @@ from forging import forged
 from makers import baseline, quick_on_top, quick_scpo, table
 from tightset.conformal import scores
 from tightset.exceptions import ModelFileError
-from tightset.storage.file import file as storage
+from tightset.storage import file as storage
 from tightset.tables.predictor import fit_table
 
 X, Y = load_wine(return_X_y=True)

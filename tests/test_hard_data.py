@@ -119,7 +119,7 @@ def test_columns_that_vary_only_where_weights_vanish():
 
 def test_a_hundred_thousand_rows_fit_in_chunks_of_one_candidate(monkeypatch):
     """The cut into chunks must not matter; forced here on few rows."""
-    from tightset.search.from_columns import paths
+    from tightset.search import paths
 
     X, y = make_classification(600, 6, n_informative=4, n_classes=3, random_state=0)
     whole = quick_scpo(confidence=0.9).fit(X, y)

@@ -297,7 +297,7 @@ def test_an_interrupt_ends_the_tasks_and_keeps_an_earlier_fit(bands, monkeypatch
     X, y = bands
     clf = SCPOClassifier(0.9, search=QUICK, random_state=0).fit(X, y)
     before = clf.predict_p(X)
-    from tightset.search.from_columns import paths
+    from tightset.search import paths
 
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt

@@ -26,7 +26,7 @@ from makers import quick_grid, quick_on_top, quick_scpo
 from tightset import ConformalClassifier, SCPOClassifier, Search
 from tightset.conformal import scores
 from tightset.exceptions import ModelFileError
-from tightset.storage.file import file as storage
+from tightset.storage import file as storage
 from tightset.storage.packing import pack, unpack
 
 X, Y = load_wine(return_X_y=True)

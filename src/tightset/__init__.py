@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from tightset.estimators.scpo import SCPOClassifier
     from tightset.exceptions import TightsetWarning
     from tightset.search.paths import Search
-    from tightset.storage.loading import load
+    from tightset.tables.stored import load
 
 __all__ = ["ConformalClassifier", "SCPOClassifier", "Search", "TightsetWarning", "__version__", "load"]
 
@@ -19,7 +19,7 @@ _HOMES = {
     "SCPOClassifier": "estimators.scpo",
     "Search": "search.paths",
     "TightsetWarning": "exceptions",
-    "load": "storage.loading",
+    "load": "tables.stored",
 }
 
 __version__ = "0.1.0"

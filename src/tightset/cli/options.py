@@ -115,7 +115,7 @@ def check_rare(policy: str) -> None:
 
 def load_model(path: Path) -> Any:
     """Of a table or of arrays."""
-    from tightset.storage.loading import load
+    from tightset.tables.stored import load
 
     check_model(path)
     return load(path)

@@ -24,7 +24,10 @@ from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
+from tightset.compute.row_types import COARSE
 from tightset.compute.threads import cores
+from tightset.storage.fields import fits, floats, must
+from tightset.storage.registry import storable
 
 __all__ = [
     "Calibration",
@@ -85,6 +88,7 @@ class Counts(NamedTuple):
     n: np.ndarray  # (n, C), or 1 in place of n or of C where it is the same for all rows, or all labels
 
 
+@storable
 class Calibration:
     """Calibration scores of the own labels by category, sorted when all of them are needed for the first time.
 
@@ -100,6 +104,7 @@ class Calibration:
     array([[ True, False]])
     """
 
+    derived_fields = ("_in_order", "_rows", "_thresholds")
     slacks: Mapping[str, float] = MappingProxyType({})
     mark = 0  # a number that tells these calibration rows from others, for random numbers
     _slack = 0.0
@@ -135,6 +140,31 @@ class Calibration:
             for label in range(C) if by_label else [-1]:
                 alphas[group, label] = own_group if label < 0 else own_group[y_group == label]
         return cls(alphas, by_label=by_label, by_group=groups is not None)
+
+    @classmethod
+    def from_stored(cls, parts: dict[str, Any]) -> Self:
+        """Of the fields in a model file, which are looked at; thresholds are worked out again."""
+        alphas, by_label, by_group = (parts.get(name) for name in ("alphas", "by_label", "by_group"))
+        must(
+            type(by_label) is bool and type(by_group) is bool, "Calibration.by_label and by_group must be true or false"
+        )
+        must(isinstance(alphas, dict) and alphas, "Calibration.alphas must be a dict of scores by category")
+        for category, scores in (alphas or {}).items():
+            must(isinstance(category, tuple) and len(category) == 2, "a category of Calibration.alphas is no pair")
+            group, label = category
+            must((group is None) != by_group, "a category of Calibration.alphas has no group, or one too many")
+            must(
+                type(label) is int and (label >= 0 if by_label else label == -1),
+                "a label of Calibration.alphas is none",
+            )
+            floats(scores, "Calibration.alphas", None, finite=False)
+        result = cls(dict(alphas or {}), by_label=bool(by_label), by_group=bool(by_group))
+        slacks, mark = parts.get("slacks", {}), parts.get("mark", 0)
+        right = fits(slacks, dict[str, float]) and set(slacks) <= {*COARSE, "alone"}
+        must(right and all(0 <= slack < np.inf for slack in slacks.values()), "Calibration.slacks must be distances")
+        must(fits(mark, int) and 0 <= mark < 2**63, "Calibration.mark must be a whole number")
+        result.slacks, result.mark = slacks, mark
+        return result
 
     def sort(self) -> None:
         """Sort the calibration scores: p-values need all of them, but sets of a level just one, the threshold."""

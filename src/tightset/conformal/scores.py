@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from tightset.conformal.icp import threshold
+from tightset.storage.registry import storable
 
 __all__ = ["APS", "LAC", "RAPS", "SAPS", "SCORES", "Margin", "TopK", "as_score", "settled"]
 
@@ -38,6 +39,7 @@ class _Score:
         return []
 
 
+@storable
 @dataclass(frozen=True)
 class LAC(_Score):
     """``A = p_y``: keep labels above a threshold. The smallest sets on average; empty ones where nothing is likely.
@@ -50,6 +52,7 @@ class LAC(_Score):
         return P
 
 
+@storable
 @dataclass(frozen=True)
 class Margin(_Score):
     """``A = p_y - max_{c != y} p_c``: how far ahead of the others a label is.
@@ -63,6 +66,7 @@ class Margin(_Score):
         return np.asarray(P - np.where(first > P, first, second))
 
 
+@storable
 @dataclass(frozen=True)
 class TopK(_Score):
     """``A = -o``, randomised ``-(o - u)``: sets of the likeliest labels, all of one size but for ties.
@@ -77,6 +81,7 @@ class TopK(_Score):
         return _by_rank(P, lambda o, _, u: -o if u is None else u - o, _if(u, self.randomised))
 
 
+@storable
 @dataclass(frozen=True)
 class APS(_Score):
     """``A = -(sum of all p_c >= p_y)``, randomised ``+ u p_y``: labels until their probabilities add up to enough.
@@ -96,6 +101,7 @@ class APS(_Score):
         return np.asarray(_by_rank(P, lambda o, total, u: -total) + share * P)  # noqa: ARG005
 
 
+@storable
 @dataclass(frozen=True)
 class RAPS(_Score):
     """`APS` with a penalty for ranks: ``A = A_APS - penalty max(o - rank, 0)`` (Angelopoulos et al.).
@@ -131,6 +137,7 @@ class RAPS(_Score):
         return APS(self.randomised)(P, u) - penalty * over
 
 
+@storable
 @dataclass(frozen=True)
 class SAPS(_Score):
     """Of the probabilities only the largest: ``A = -p_max``, and ``weight`` less for each further rank (Huang et al.).

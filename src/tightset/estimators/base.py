@@ -39,10 +39,11 @@ from tightset.estimators.checks import (
     warn_of_guessing,
     warn_of_untrained_labels,
 )
+from tightset.estimators.description import describe
 from tightset.estimators.pieces import take
 from tightset.estimators.predicting import Fold, Predicting
 from tightset.exceptions import warn
-from tightset.storage.file import describe, save_model
+from tightset.storage.file import save_model
 
 __all__ = ["CalibrationRows", "ConformalPredictor"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -37,8 +37,9 @@ from tightset.models.classifiers import (
     untrained,
     warn_of_broken,
 )
-from tightset.models.ensembles import LogProbabilities, Member
+from tightset.models.scored import Logistic, Scored
 from tightset.search.from_columns import logistic_regression
+from tightset.storage.registry import storable
 
 __all__ = ["ConformalClassifier"]
 
@@ -56,24 +57,7 @@ class _ScoreParameter:
         vars(instance)["score"] = value
 
 
-class Scored(NamedTuple):
-    """A classifier, and the score that is made of its probabilities."""
-
-    classifier: Any
-    score: Any
-
-
-class Logistic(NamedTuple):
-    """A logistic regression that was trained on partitions."""
-
-    classes_: np.ndarray
-    member: Member
-
-    def predict_proba(self, X: Any) -> np.ndarray:
-        scores = LogProbabilities(self.member, np.zeros(X.shape[1])).scores(as_floats(X))
-        return np.asarray(np.exp(scores))
-
-
+@storable
 class ConformalClassifier(ConformalPredictor):
     """A plain inductive conformal predictor over any classifier: the honest baseline.
 

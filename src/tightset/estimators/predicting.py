@@ -33,10 +33,12 @@ from tightset.estimators.checks import (
 )
 from tightset.estimators.pieces import Asked
 from tightset.exceptions import warn
+from tightset.storage.registry import storable
 
 __all__ = ["Fold", "Predicting"]
 
 
+@storable
 class Fold(NamedTuple):
     """Models trained on some rows and calibrated on others: one of each for every trained level."""
 
@@ -63,6 +65,7 @@ class Predicting(ABC):
     _trained_types: Types = None
     _calibrated_types: Types = None
     _form: str | None = None  # that of the rows of training
+    later_fields = ("_trained_types", "_calibrated_types", "_form", "_mark")
 
     @abstractmethod
     def _check_rows(self, X: Any, *, reset: bool) -> Any:

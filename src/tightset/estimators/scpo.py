@@ -36,12 +36,14 @@ from tightset.search.grid import GRID, check_grid, grid_search
 from tightset.search.paths import SEARCHES, Search
 from tightset.search.shortlist import FEW_ROWS, Found
 from tightset.search.stack import stacked_search, without_choice
+from tightset.storage.registry import storable
 
 __all__ = ["SCPOClassifier"]
 
 AUTO = "auto"
 
 
+@storable
 class SCPOClassifier(ConformalPredictor):
     """A conformal classifier trained for small prediction sets (surrogate conformal predictor optimization).
 

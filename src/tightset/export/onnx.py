@@ -21,12 +21,12 @@ from tightset.compute.row_types import COARSE, rounded_to
 from tightset.conformal.icp import rank, significance
 from tightset.conformal.scores import LAC
 from tightset.estimators.base import ConformalPredictor
-from tightset.estimators.conformal import Scored
 from tightset.export.bases import refusal
 from tightset.export.graph import Graph, add_counts, add_first_largest, add_kept, least_equal
 from tightset.export.models import add_scores
 from tightset.export.tables import add_encoding, inputs_of, said_of
 from tightset.models.classifiers import Given
+from tightset.models.scored import Scored
 from tightset.storage.file import written_whole
 from tightset.tables.predictor import TablePredictor
 

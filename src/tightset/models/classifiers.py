@@ -18,6 +18,7 @@ from sklearn.utils.validation import has_fit_parameter, validate_data
 from tightset.compute.arrays import settle
 from tightset.compute.row_types import plain_numbers
 from tightset.exceptions import warn
+from tightset.storage.registry import storable
 
 __all__ = [
     "LEAST",
@@ -54,6 +55,7 @@ _ROWS_LOOKED_AT = 2000
 _LARGEST = 1e150  # numbers
 
 
+@storable
 class Given:
     """A classifier whose scores are the rows themselves."""
 
@@ -284,6 +286,7 @@ def are_probabilities(scores: np.ndarray) -> bool:
     return bool((scores >= 0).all() and (np.abs(scores.sum(axis=1) - 1) < 1e-3).all())
 
 
+@storable
 class Averaged(NamedTuple):
     """Classifiers whose probabilities are averaged, on a log scale; or scores, divided by a common ``scale``.
 

@@ -11,6 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from tightset.compute.arrays import Array
+from tightset.storage.registry import storable
 
 __all__ = ["Columns", "Knots", "Scaling", "as_numbers"]
 
@@ -36,6 +37,7 @@ def as_numbers(X: Any) -> Any:
     return X if X.ndim == 2 and np.isfinite(X).all() else None
 
 
+@storable
 class Scaling(NamedTuple):
     """``z = (x - centre) / scale``, then a 1 for the intercept. A constant column becomes 0, not NaN.
 
@@ -91,6 +93,7 @@ class Scaling(NamedTuple):
         return Z, None
 
 
+@storable
 class Knots(NamedTuple):
     """Ramps ``r_j(x) = min(max(x_c(j) - a_j, 0), b_j)`` between quantiles of a column.
 
@@ -138,6 +141,7 @@ class Knots(NamedTuple):
         return np.clip(result, 0, self.width, out=result)
 
 
+@storable
 class Columns(NamedTuple):
     """From raw rows ``(n, p)`` to what a measure multiplies with its parameters, ``(n, m)``."""
 

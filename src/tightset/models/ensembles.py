@@ -13,6 +13,7 @@ from tightset.compute.threads import Threads
 from tightset.measures.measures import MEASURES
 from tightset.models.columns import Columns, as_numbers
 from tightset.objectives.training import centred
+from tightset.storage.registry import storable
 
 __all__ = [
     "Block",
@@ -34,6 +35,7 @@ _PRODUCTS_FOR_THREADS = 2**26
 _STEEPNESS = 4.0  # of the sigmoids that members vote with
 
 
+@storable
 class LinearModel(NamedTuple):
     """A trained linear measure: ``A(x, y) = theta_[y] . (z, 1)`` with ``theta (m, C)``."""
 
@@ -48,6 +50,7 @@ class LinearModel(NamedTuple):
         return _in_chunks(X, self.theta.shape[1], [self.theta], score)
 
 
+@storable
 class Member(NamedTuple):
     """A measure by name, its parameters ``(m, D)``, and the threshold that it would have by itself."""
 
@@ -60,6 +63,7 @@ class Member(NamedTuple):
         return np.asarray(MEASURES[self.measure].forward(Z, centred(self.theta[None], centre))[0][0])
 
 
+@storable
 class Ensemble(NamedTuple):
     """Measures that vote: ``mean_m sigma(4 (A_m - q_m))`` is the share of members, smoothed, that keep a label.
 
@@ -97,6 +101,7 @@ class Block(Protocol):
     def scores(self, X: Any) -> np.ndarray: ...
 
 
+@storable
 class LogProbabilities(NamedTuple):
     """A softmax measure as a `Block`; ``fill (p,)`` stands for values that are missing."""
 
@@ -109,6 +114,7 @@ class LogProbabilities(NamedTuple):
         return _in_chunks(rows, C, [member.theta], lambda part: member.scores(*member.columns.apply(part)))
 
 
+@storable
 class Tempered(NamedTuple):
     """Probabilities raised to a power, ``p^power / sum p^power``: below 1 for a classifier that is too sure."""
 
@@ -119,6 +125,7 @@ class Tempered(NamedTuple):
         return tempered(self.block.scores(X), self.power)
 
 
+@storable
 class Stacked(NamedTuple):
     """Measures on the scores of other classifiers, and on the columns themselves.
 

@@ -29,6 +29,7 @@ from tightset.conformal.inefficiency import Inefficiency
 from tightset.exceptions import warn
 from tightset.models.ensembles import tempered
 from tightset.objectives.objective import Profiled
+from tightset.storage.registry import storable
 
 __all__ = ["LIBRARIES", "Grown", "Trees", "grow", "numbers_or_missing", "size_gradient"]
 
@@ -45,6 +46,7 @@ class _NoTreesError(Exception):
     """Why a library can grow no trees on some rows."""
 
 
+@storable
 class Trees(NamedTuple):
     """The first rounds of a booster, as scores ``F (n, C)``."""
 

@@ -19,6 +19,7 @@ from tightset.objectives.cuda import can_fuse, fused
 from tightset.objectives.objective import FORMS, Penalised
 from tightset.objectives.training import Surrogate
 from tightset.solvers.descent import Adam, GradientDescent, Solution, minimise
+from tightset.storage.registry import storable
 
 __all__ = ["GRID", "OPTIMISERS", "SELECTIONS", "Chosen", "check_grid", "grid_search", "training_inefficiency"]
 
@@ -29,6 +30,7 @@ _CHECK_EVERY_ON_DEVICE = 25  # steps; to look holds the device up
 Progress = Callable[[int, int], None]
 
 
+@storable
 class Chosen(NamedTuple):
     """The measure that was taken, ``theta (m, C)``, the table it was chosen from, and the loss traces if kept."""
 

@@ -23,6 +23,7 @@ from tightset.objectives.objective import LogLoss, Profiled
 from tightset.objectives.training import Objective, Training
 from tightset.solvers.descent import Solution
 from tightset.solvers.lbfgs import lbfgs
+from tightset.storage.registry import storable
 
 __all__ = ["SEARCHES", "Candidate", "Search", "View", "logistic_candidates", "path_candidates"]
 
@@ -37,6 +38,7 @@ _DEFAULT = (("two-matrix", 1.0), ("two-matrix", 2.0), ("two-matrix", 4.0), ("sof
 _WORTH_SAMPLING = 1.5  # as many rows as the sample; training on all costs something too
 
 
+@storable
 @dataclass(frozen=True)
 class Search:
     """What is tried. More of everything makes sets a little smaller, for a longer fit.

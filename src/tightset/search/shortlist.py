@@ -13,6 +13,7 @@ from tightset.models.ensembles import Ensemble, Member, Stacked, combine
 from tightset.objectives.training import centred
 from tightset.search.judging import Judge
 from tightset.search.paths import Candidate
+from tightset.storage.registry import storable
 
 __all__ = [
     "FEW_ROWS",
@@ -37,6 +38,7 @@ _OTHER_ROWS = 1.5
 _TOLERANCE = 0.03  # members are at most so much worse than the best
 
 
+@storable
 class Verdict(NamedTuple):
     """What cross-validation said: mean inefficiencies on training rows, and the standard error of their difference.
 
@@ -61,6 +63,7 @@ class Verdict(NamedTuple):
         return gain, gain - reach, gain + reach
 
 
+@storable
 class Found(NamedTuple):
     """The model of one level, the table of candidates it was made from, and how it compares with the baseline."""
 

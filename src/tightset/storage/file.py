@@ -21,11 +21,11 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from tightset.conformal.icp import Calibration, rank
 from tightset.exceptions import ModelFileError
-from tightset.storage.packing import Packed, fits, pack
+from tightset.storage.fields import fits
+from tightset.storage.packing import Packed, pack
 
-__all__ = ["FORMAT", "Opened", "check_said", "describe", "open_model", "save_model", "written_whole"]
+__all__ = ["FORMAT", "Opened", "open_model", "save_model", "written_whole"]
 
 FORMAT = 1
 _ENTRY = "tightset"
@@ -147,24 +147,6 @@ def open_model(path: Any) -> Opened:
         raise ModelFileError(f"{path} is damaged: {error}") from error
 
 
-def describe(model: Any) -> dict[str, Any]:
-    """What a fitted predictor says of itself: classes, columns, levels, and the ranks that its sets are cut at."""
-    names = getattr(model, "feature_names_in_", None)
-    return {
-        "classes": np.asarray(model.classes_).astype(str).tolist(),
-        "dtype_of_classes": str(model.classes_.dtype),
-        "columns": getattr(model, "n_features_in_", 1) if names is None else [str(name) for name in names],
-        "dtypes": model._dtypes,
-        "levels": [float(level) for level in model.levels_],
-        "calibration": [
-            {"confidence": float(level), **category}
-            for at, level in enumerate(model.levels_)
-            for fold in model.folds_
-            for category in _ranks(fold.calibrations[min(at, len(fold.calibrations) - 1)], level)
-        ],
-    }
-
-
 def _check_header(about: dict[str, Any], path: Path) -> None:
     for name, form in {**_HEADER, **_HEADER_OF_TABLES}.items():
         if not (fits(about[name], form) if name in about else name in _HEADER_OF_TABLES):
@@ -175,25 +157,6 @@ def _check_header(about: dict[str, Any], path: Path) -> None:
     for one in about["calibration"]:
         if not all(fits(one.get(name), float) for name in _OF_RANK):
             raise ModelFileError(f"{path} is damaged: 'calibration' in its header is {str(one)[:40]!r}")
-
-
-def check_said(about: Mapping[str, Any], model: Any) -> None:
-    """Raise ModelFileError if the header says other classes, columns, levels or ranks than the model has."""
-    own = {"kind": type(model).__name__, **describe(getattr(model, "predictor", model))}
-    if hasattr(model, "encoding"):  # of a table
-        own |= {"columns": [column.name for column in model.encoding.columns], "target": model.target}
-    for name in ("kind", "classes", "columns", "target", "levels", "calibration"):
-        if about.get(name) != own.get(name):
-            raise ModelFileError(f"its header says {name} that the model inside does not have")
-
-
-def _ranks(calibration: Calibration, level: Any) -> list[dict[str, Any]]:
-    return [
-        {"rows": len(alphas), "rank": rank(level, len(alphas))}
-        | ({} if group is None else {"group": str(group)})
-        | ({} if label < 0 else {"label": label})
-        for (group, label), alphas in calibration.alphas.items()
-    ]
 
 
 def _split(data: bytes) -> tuple[int, Any]:

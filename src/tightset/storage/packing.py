@@ -8,24 +8,20 @@ builds only types that are agreed to. An object that two others share is one nod
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields as dataclass_fields
-from dataclasses import is_dataclass
+from collections.abc import Iterable
 from decimal import Decimal
 from fractions import Fraction
 from math import prod
-from types import BuiltinFunctionType, FunctionType, NoneType, UnionType
-from typing import Any, NamedTuple, Union, get_args, get_origin
+from types import BuiltinFunctionType, FunctionType
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tightset.exceptions import ModelFileError
 from tightset.storage.archives import UntrustedError, build, untrusted_types
+from tightset.storage.registry import KINDS, fields_of, is_storable, make
 
-__all__ = ["Packed", "fits", "pack", "unpack"]
-
-# What a kind works out from its other fields; it is not stored, so that nobody can forge it.
-_DERIVED = {"Calibration": ("_in_order", "_rows", "_thresholds")}
+__all__ = ["Packed", "pack", "unpack"]
 
 
 class Packed(NamedTuple):
@@ -42,7 +38,7 @@ def pack(value: Any, *, name: str = "model", trusted: Iterable[str] = ()) -> Pac
     >>> packed = pack({"a": (1, np.array([2.0]))})
     >>> packed.root, packed.nodes
     ({'dict': [['a', {'tuple': [1, {'ref': 0}]}]]}, [{'array': 'a0'}])
-    >>> unpack(packed, {})
+    >>> unpack(packed)
     {'a': (1, array([2.]))}
     """
     packer = _Packer(frozenset(trusted))
@@ -92,7 +88,9 @@ class _Packer:
                 "none, because opening one never runs code: use one that has a name here, or pickle the model"
             )
         if type(value).__module__.startswith("tightset."):
-            parts = {key: self.plain(one, f"{where}.{key}") for key, one in _fields(value).items()}
+            if not is_storable(type(value)):
+                raise ModelFileError(f"{where} is a {type(value).__name__}, which a model file cannot hold")
+            parts = {key: self.plain(one, f"{where}.{key}") for key, one in fields_of(value).items()}
             return {"kind": type(value).__name__, "fields": parts}
         return {"skops": self._hold(np.frombuffer(self._through_skops(value, where), dtype=np.uint8))}
 
@@ -138,23 +136,8 @@ class _Packer:
         return data
 
 
-def _fields(value: Any) -> dict[str, Any]:
-    if hasattr(value, "_fields"):  # a NamedTuple
-        return {key: getattr(value, key) for key in value._fields}
-    if is_dataclass(value):
-        return {field.name: getattr(value, field.name) for field in dataclass_fields(value)}
-    derived = _DERIVED.get(type(value).__name__, ())
-    return {key: one for key, one in vars(value).items() if key not in derived}
-
-
-def unpack(
-    packed: Packed,
-    kinds: Mapping[str, type],
-    *,
-    make: Callable[[type, dict[str, Any]], Any] = lambda kind, fields: kind(**fields),
-    trusted: Iterable[str] = (),
-) -> Any:
-    """The object again; ``kinds`` are the classes of this package that may be built, by name, and ``make`` builds."""
+def unpack(packed: Packed, *, trusted: Iterable[str] = ()) -> Any:
+    """The object again, of classes that are registered."""
     built: list[Any] = []
     arrays = dict(packed.arrays)  # each is used once: a small file must not fill the memory
 
@@ -207,8 +190,8 @@ def unpack(
                 for at, one in enumerate(objects):
                     array[at] = plain(one)
                 return _shaped(array, shape)
-            case {"kind": str(kind), "fields": dict(parts)} if kind in kinds:
-                return make(kinds[kind], {key: plain(one) for key, one in parts.items()})
+            case {"kind": str(kind), "fields": dict(parts)} if kind in KINDS:
+                return make(KINDS[kind], {key: plain(one) for key, one in parts.items()})
             case {"kind": str(kind)}:
                 raise ModelFileError(f"it holds a {kind[:60]}, which this version of tightset does not know")
             case {"skops": str(name)}:
@@ -218,33 +201,6 @@ def unpack(
     for one in packed.nodes:
         built.append(node(one))  # noqa: PERF401 - a node sees those before it
     return plain(packed.root)
-
-
-def fits(value: Any, hint: Any) -> bool:
-    """Whether a value is what an annotation says; a whole number is a float too.
-
-    >>> fits([1, 2], list[int]), fits([1, "a"], list[int]), fits(None, int | None), fits(True, int)
-    (True, False, True, False)
-    """
-    origin, of = get_origin(hint), get_args(hint)
-    if hint is Any:
-        return True
-    if origin in (Union, UnionType):
-        return any(fits(value, one) for one in of)
-    if hint is None or hint is NoneType:
-        return value is None
-    if origin is tuple:
-        return isinstance(value, tuple) and len(value) == len(of) and all(map(fits, value, of))
-    if origin in (list, Sequence):
-        return isinstance(value, list if origin is list else (list, tuple)) and all(fits(one, of[0]) for one in value)
-    if origin is dict:
-        return isinstance(value, dict) and all(fits(k, of[0]) and fits(v, of[1]) for k, v in value.items())
-    if hint in (int, float):
-        kinds = (int, np.integer) if hint is int else (int, float, np.integer, np.floating)
-        return isinstance(value, kinds) and not isinstance(value, bool)
-    if getattr(hint, "_is_protocol", False):
-        return type(value).__module__.startswith("tightset.") and hasattr(value, "scores")
-    return isinstance(value, bool | np.bool_ if hint is bool else (origin or hint))
 
 
 def _dtype(text: str, kinds: str) -> np.dtype[Any]:

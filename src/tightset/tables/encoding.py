@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tightset.exceptions import TableError, warn
+from tightset.storage.registry import storable
 from tightset.tables.texts import spelled_as
 
 __all__ = ["Category", "Encoding", "Number", "as_numbers"]
@@ -28,6 +29,7 @@ MISSING = "(missing)"
 OTHER = "(other)"
 
 
+@storable
 class Number(NamedTuple):
     """``x``, with ``fill`` for missing values, and ``1[x is missing]`` if that is ``told``."""
 
@@ -48,6 +50,7 @@ class Number(NamedTuple):
             out[:, 1] = missing
 
 
+@storable
 class Category(NamedTuple):
     """``1[x = v]`` for each of the ``values``, the last of which may stand for all others."""
 
@@ -77,6 +80,7 @@ class Category(NamedTuple):
         return [text for text, known in zip(texts, spelled_as(self.seen, texts), strict=True) if known is None]
 
 
+@storable
 class Encoding(NamedTuple):
     """The columns that are used, in order; those that are ``left_out``, and why."""
 

@@ -14,8 +14,10 @@ import numpy as np
 
 from tightset.conformal.splits import calibration_split, stratified_split
 from tightset.estimators.checks import generator, rows_to_hold
+from tightset.estimators.description import describe
 from tightset.exceptions import TableError, warn
-from tightset.storage.file import describe, save_model
+from tightset.storage.file import save_model
+from tightset.storage.registry import storable
 from tightset.tables.encoding import Encoding
 from tightset.tables.files import FrameTable
 from tightset.tables.learning import ColumnKinds, Statistics
@@ -129,6 +131,7 @@ def split_rows(codes: np.ndarray, predictor: Any, *, test: float = 0.0) -> np.nd
     return part
 
 
+@storable
 class TablePredictor:
     """A fitted predictor together with the encoding of its table, and a baseline on the same rows if there is one.
 
@@ -144,7 +147,8 @@ class TablePredictor:
     dropped : rare labels whose rows were left out.
     """
 
-    merged: Mapping[str, str] = MappingProxyType({})  # files of earlier versions have neither
+    later_fields = ("merged", "dropped")
+    merged: Mapping[str, str] = MappingProxyType({})
     dropped: Sequence[str] = ()
 
     def __init__(

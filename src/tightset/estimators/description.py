@@ -1,0 +1,50 @@
+"""What a fitted predictor says of itself in the header of a model file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tightset.conformal.icp import Calibration, rank
+from tightset.exceptions import ModelFileError
+
+__all__ = ["check_said", "describe"]
+
+
+def describe(model: Any) -> dict[str, Any]:
+    """What a fitted predictor says of itself: classes, columns, levels, and the ranks that its sets are cut at."""
+    names = getattr(model, "feature_names_in_", None)
+    return {
+        "classes": np.asarray(model.classes_).astype(str).tolist(),
+        "dtype_of_classes": str(model.classes_.dtype),
+        "columns": getattr(model, "n_features_in_", 1) if names is None else [str(name) for name in names],
+        "dtypes": model._dtypes,
+        "levels": [float(level) for level in model.levels_],
+        "calibration": [
+            {"confidence": float(level), **category}
+            for at, level in enumerate(model.levels_)
+            for fold in model.folds_
+            for category in _ranks(fold.calibrations[min(at, len(fold.calibrations) - 1)], level)
+        ],
+    }
+
+
+def check_said(about: Mapping[str, Any], model: Any) -> None:
+    """Raise ModelFileError if the header says other classes, columns, levels or ranks than the model has."""
+    own = {"kind": type(model).__name__, **describe(getattr(model, "predictor", model))}
+    if hasattr(model, "encoding"):  # of a table
+        own |= {"columns": [column.name for column in model.encoding.columns], "target": model.target}
+    for name in ("kind", "classes", "columns", "target", "levels", "calibration"):
+        if about.get(name) != own.get(name):
+            raise ModelFileError(f"its header says {name} that the model inside does not have")
+
+
+def _ranks(calibration: Calibration, level: Any) -> list[dict[str, Any]]:
+    return [
+        {"rows": len(alphas), "rank": rank(level, len(alphas))}
+        | ({} if group is None else {"group": str(group)})
+        | ({} if label < 0 else {"label": label})
+        for (group, label), alphas in calibration.alphas.items()
+    ]

@@ -1,0 +1,106 @@
+"""What an estimator must be when it comes from a file: its parts fit together."""
+
+from __future__ import annotations
+
+import inspect
+from copy import copy, deepcopy
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from tightset.conformal.icp import Calibration
+from tightset.estimators.base import ConformalPredictor
+from tightset.estimators.checks import check_levels
+from tightset.estimators.conformal import ConformalClassifier
+from tightset.estimators.predicting import Fold
+from tightset.models.stored import check_scores, refused
+from tightset.models.trees import LIBRARIES
+from tightset.search.grid import Chosen
+from tightset.search.shortlist import Found
+from tightset.storage.fields import fits, must
+
+__all__ = ["check_predictor"]
+
+_LABELS = "biufmMUOT"  # kinds of arrays that classes may be
+
+
+_LATER = ("nested",)  # parameters that those do not have; the class has a default
+
+
+def check_predictor(model: ConformalPredictor) -> None:
+    name = type(model).__name__
+    own = ["_seed"] if isinstance(model, ConformalClassifier) else []
+    fitted = ("levels_", "classes_", "folds_", "_dtypes", *own)
+    for field in (*inspect.signature(type(model)).parameters, *fitted):
+        must(field in vars(model) or field in _LATER, f"{name}.{field} is missing")
+    _check_parameters(model)
+    _check_classes(model.classes_, f"{name}.classes_")
+    must(isinstance(model.levels_, tuple), f"{name}.levels_ must be a tuple")
+    refused(f"{name}.levels_", lambda: check_levels(list(model.levels_)))
+    columns = vars(model).get("n_features_in_")
+    must(columns is None or (fits(columns, int) and columns > 0), f"{name}.n_features_in_ must be a positive number")
+    names = vars(model).get("feature_names_in_")
+    if names is not None:
+        right = isinstance(names, np.ndarray) and names.shape == (columns,) and fits(names.tolist(), list[str])
+        must(right, f"{name}.feature_names_in_ must be a name for each column")
+    for types in ("_dtypes", "_trained_types", "_calibrated_types"):
+        must(fits(getattr(model, types), str | list[str] | None), f"{name}.{types} must be names of types")
+    must(model._form in (None, "array", "sparse", "pandas", "polars"), f"{name}._form must be a form of rows")
+    must(fits(model._mark, int) and 0 <= model._mark < 2**63, f"{name}._mark must be a whole number")
+    seed = vars(model).get("_seed", 0)
+    must(fits(seed, int) and 0 <= seed < 2**32, f"{name}._seed must be a whole number")
+    must(fits(model.folds_, list[Fold]) and model.folds_, f"{name}.folds_ must be a list of folds")
+    measures = len(model.levels_) if model.trains_for_level else 1
+    how = {(one.by_label, one.by_group) for fold in model.folds_ for one in fold.calibrations}
+    must(len(how) == 1, "Fold.calibrations must all be by label, or by group, or not")
+    for fold in model.folds_:
+        must(len(fold.models) == len(fold.calibrations) == measures, f"Fold.models must be {measures}, one a level")
+        for calibration in fold.calibrations:
+            _check_labels(calibration, len(model.classes_))
+        for one in fold.models:
+            check_scores(one, columns, model.classes_)
+        if isinstance(model, ConformalClassifier):
+            must(fold.record is None, "Fold.record must be none")
+        else:
+            must(fits(fold.record, list[Found] | list[Chosen]), "Fold.record must be what a search found")
+            must(len(fold.record) == measures, f"Fold.record must be of {measures} levels")
+            _check_tables([one.table for one in fold.record])
+
+
+def _check_parameters(model: ConformalPredictor) -> None:
+    """As `fit` does, on a copy: it draws random numbers, and asks for packages that only training needs."""
+    name, tried = type(model).__name__, copy(model)
+    tried.random_state = deepcopy(model.random_state)
+    if vars(model).get("boost") is not None:
+        must(model.boost in LIBRARIES, f"{name}.boost must be one of {', '.join(LIBRARIES)}")
+        tried.boost = None
+    refused(f"{name}.random_state", lambda: check_random_state(tried.random_state))
+    refused(name, tried._check_parameters)
+
+
+def _check_tables(tables: list[dict[str, Any]]) -> None:
+    """Columns of one length, with the same names, and with those that are read."""
+    names = set(tables[0])
+    for table in tables:
+        right = set(table) == names >= {"confidence", "chosen", "n_iter"} and all(
+            isinstance(one, np.ndarray) and one.ndim == 1 and len(one) == len(table["chosen"]) for one in table.values()
+        )
+        must(right, "Found.table must have columns of the same length")
+        must(all(table[name].dtype.kind in "biuf" for name in ("chosen", "n_iter")), "Found.table must be numbers")
+        must(np.isfinite(table["n_iter"]), "Found.table must be numbers")
+
+
+def _check_classes(classes: Any, what: str) -> None:
+    right = isinstance(classes, np.ndarray) and classes.ndim == 1 and len(classes) > 0 and classes.dtype.kind in _LABELS
+    right = right and (classes.dtype.kind != "O" or all(isinstance(one, str) for one in classes))
+    must(right and np.array_equal(np.unique(classes), classes), f"{what} must be labels, each once, in order")
+
+
+def _check_labels(calibration: Calibration, classes: int) -> None:
+    """Each group has scores for every label, where they are by label."""
+    by_group: dict[Any, set[int]] = {}
+    for group, label in calibration.alphas:
+        by_group.setdefault(group, set()).add(label)
+    wanted = set(range(classes)) if calibration.by_label else {-1}
+    must(all(labels == wanted for labels in by_group.values()), f"Calibration.alphas must be of {classes} labels")

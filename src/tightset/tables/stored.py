@@ -1,0 +1,88 @@
+"""Models of tables when they come from a file; and `load`, which opens any model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from tightset.estimators.base import ConformalPredictor
+from tightset.estimators.description import check_said
+from tightset.estimators.stored import check_predictor
+from tightset.exceptions import ModelFileError
+from tightset.storage.fields import fits, must, shown
+from tightset.storage.file import open_model
+from tightset.storage.packing import unpack
+from tightset.tables.encoding import Category, Encoding, Number
+from tightset.tables.predictor import TablePredictor
+
+__all__ = ["load"]
+
+
+def load(path: Any, *, trusted: Iterable[str] = ()) -> Any:
+    """Open a model that was written by its ``save``. No code of the file runs, whoever wrote it.
+
+    Parameters
+    ----------
+    path : the file.
+    trusted : full names of types of other packages that may be built, beside those that are known as harmless.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from sklearn.datasets import load_wine
+    >>> X, y = load_wine(return_X_y=True)
+    >>> from tightset import ConformalClassifier
+    >>> clf = ConformalClassifier(random_state=0).fit(X, y)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     clf.save(f"{folder}/wine.tightset")
+    ...     again = load(f"{folder}/wine.tightset")
+    >>> bool((again.predict_set(X) == clf.predict_set(X)).all())
+    True
+    """
+    opened = open_model(path)
+    try:
+        model = unpack(opened.packed, trusted=trusted)
+        _check_model(model)
+        check_said(opened.about, model)
+    except ModelFileError as error:
+        raise ModelFileError(f"{path}: {error}") from None
+    except Exception as error:  # whatever a file may hold, its reader learns that it is the file
+        raise ModelFileError(f"{path} is not a model that this version of tightset can read: {error}") from error
+    return model
+
+
+def _check_model(model: Any) -> None:
+    """Raise ModelFileError unless the parts of a model that was opened fit together."""
+    if isinstance(model, TablePredictor):
+        _check_table(model)
+    elif isinstance(model, ConformalPredictor):
+        check_predictor(model)
+    else:
+        raise ModelFileError(f"it holds {shown(model)} and not a model")
+
+
+def _check_table(model: TablePredictor) -> None:
+    for field in ("encoding", "target", "predictor", "baseline", "about"):
+        must(field in vars(model), f"TablePredictor.{field} is missing")
+    encoding = model.encoding
+    must(isinstance(encoding, Encoding), "TablePredictor.encoding must be an Encoding")
+    must(isinstance(model.target, str) and isinstance(model.about, dict), "TablePredictor.target must be a name")
+    merged, dropped = vars(model).get("merged", {}), vars(model).get("dropped", [])
+    must(fits(merged, dict[str, str]) and fits(dropped, list[str]), "TablePredictor.merged must be names")
+    must(encoding.dtype in ("float32", "float64"), "Encoding.dtype must be float32 or float64")
+    names = [column.name for column in encoding.columns]
+    must(names and len(set(names)) == len(names), "Encoding.columns must have a name each")
+    for column in encoding.columns:
+        if isinstance(column, Number):
+            must(np.isfinite(column.fill), f"Number.fill of {column.name!r} must be a number")
+        elif isinstance(column, Category):
+            right = column.values and len(set(column.values)) == len(column.values)
+            must(right and column.commonest in column.values, f"Category.values of {column.name!r} must differ")
+    for predictor in (model.predictor, *([] if model.baseline is None else [model.baseline])):
+        must(isinstance(predictor, ConformalPredictor), "TablePredictor.predictor must be a predictor")
+        check_predictor(predictor)
+        width = len(encoding.names)
+        must(predictor.n_features_in_ == width, f"TablePredictor.predictor must take the {width} encoded columns")
+        must(np.array_equal(predictor.classes_, model.predictor.classes_), "the baseline must have the same classes")
