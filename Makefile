@@ -15,6 +15,7 @@ lint: $(VENV)/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 # The site, into site/; a link that leads nowhere is an error. Nothing is fetched from elsewhere.
 docs: $(VENV)/installed
@@ -55,20 +56,20 @@ bench-dask: $(VENV)/installed
 	$(BIN)/python benchmarks/dask_scale.py
 	$(BIN)/python benchmarks/page.py
 
-# The paper's tables, measured anew (about 40 minutes on 2 cores; raw data: tightset data fetch) and written up.
+# The paper's tables, measured anew (about 40 minutes on 2 cores; raw data: python -m studies data fetch) and written up.
 paper: $(VENV)/installed
-	$(BIN)/tightset paper run --out results/paper
-	$(BIN)/tightset paper report --results results/paper --elsewhere results/paper-h200 --out docs/paper.md
+	$(BIN)/python -m studies paper run --out results/paper
+	$(BIN)/python -m studies paper report --results results/paper --elsewhere results/paper-h200 --out docs/paper.md
 
-# Set sizes against tuned logistic regression (about an hour on 2 cores; raw data: tightset data fetch).
+# Set sizes against tuned logistic regression (about an hour on 2 cores; raw data: python -m studies data fetch).
 efficiency: $(VENV)/installed
-	$(BIN)/tightset efficiency run --out results/efficiency
-	$(BIN)/tightset efficiency report --results results/efficiency --out docs/efficiency.md
+	$(BIN)/python -m studies efficiency run --out results/efficiency
+	$(BIN)/python -m studies efficiency report --results results/efficiency --out docs/efficiency.md
 
-# MAPIE, crepes and puncc on the same classifiers (one to two hours on 2 cores; raw data: tightset data fetch).
+# MAPIE, crepes and puncc on the same classifiers (one to two hours on 2 cores; raw data: python -m studies data fetch).
 bench-peers: $(VENV)/installed
-	$(BIN)/tightset peers run --out results/peers
-	$(BIN)/tightset peers report --results results/peers --out docs/peers.md
+	$(BIN)/python -m studies peers run --out results/peers
+	$(BIN)/python -m studies peers report --results results/peers --out docs/peers.md
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "tightset needs Python 3.11 or newer")'

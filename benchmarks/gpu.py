@@ -124,8 +124,8 @@ def step(torch: Any) -> dict[str, Any]:
 
 def main_experiment(torch: Any) -> dict[str, Any]:
     """7 sets x 5 levels x 2 inefficiencies x 80 settings x 2000 steps; the choice among candidates is on the host."""
+    from studies.datasets import load
     from tightset.models.columns import Columns
-    from tightset.paper.datasets import load
 
     found: dict[str, Any] = {}
     total = 0.0
@@ -157,8 +157,8 @@ def main_experiment(torch: Any) -> dict[str, Any]:
 
 def estimators(torch: Any) -> dict[str, Any]:
     """The public face, both searches, on the device and on the host beside it."""
+    from studies.datasets import load
     from tightset import SCPOClassifier
-    from tightset.paper.datasets import load
 
     found: dict[str, Any] = {}
     for name in ("avila", "covtype"):

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tightset.paper.sections import listed, table
+from studies.sections import listed, table
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "performance.md"

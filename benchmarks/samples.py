@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tightset.paper.datasets import DataError, load
+from studies.datasets import DataError, load
 
 SHAPES = {"avila": (6954, 11, 9), "covtype": (12000, 55, 7)}  # rows, columns with the constant, classes
 

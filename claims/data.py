@@ -62,7 +62,7 @@ def _grid(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 
 
 def of_paper(names: tuple[str, ...] = ("avila", "fotp", "wine", "covtype"), most: int = 8000) -> Iterator[Rows]:
-    from tightset.paper.datasets import load
+    from studies.datasets import load
 
     for name in names:
         parts = load(name)

@@ -64,7 +64,7 @@ def test_data_commands(monkeypatch, capsys, raw_data, tmp_path):
 
 
 def test_paper_run_and_report(monkeypatch, capsys, raw_data, tmp_path):
-    from tightset.paper import experiments
+    from studies import experiments
 
     monkeypatch.setattr(
         experiments, "plan", lambda *a, **k: [experiments.Experiment("wine", 0, "plain", "size", "", 0, 0.9)]

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tightset.paper.efficiency import EFFICIENCY, METHODS, SMALL, Comparison, plan
-from tightset.paper.efficiency_report import Cell, _cells, _key, _mean_ratio, short_table, write_efficiency
-from tightset.paper.recipes import DATASETS
-from tightset.paper.runner import ResultsError, read_rows
+from studies.efficiency import EFFICIENCY, METHODS, SMALL, Comparison, plan
+from studies.efficiency_report import Cell, _cells, _key, _mean_ratio, short_table, write_efficiency
+from studies.recipes import DATASETS
+from studies.runner import ResultsError, read_rows
 
 ROOT = Path(__file__).parents[1]
 STORED = ROOT / "results" / "efficiency"
@@ -90,7 +90,7 @@ def test_cells_know_their_ratio_test_and_coverage():
 
 def test_divisions_of_the_same_rows_have_the_exact_mean_coverage():
     """What the narrow band rests on: given the rows, the mean over divisions is 1 - r / (n + 1), whatever the scores."""
-    from tightset.paper.efficiency import _sets
+    from studies.efficiency import _sets
 
     rng = np.random.default_rng(0)
     for scores in (rng.standard_normal((300, 3)), rng.exponential(size=(300, 3)) ** 5):
@@ -104,5 +104,5 @@ def test_divisions_of_the_same_rows_have_the_exact_mean_coverage():
 
 
 def test_no_results_are_told(tmp_path):
-    with pytest.raises(ResultsError, match="holds no results; run: tightset efficiency run"):
+    with pytest.raises(ResultsError, match="holds no results; run: python -m studies efficiency run"):
         write_efficiency(tmp_path, tmp_path / "page.md")

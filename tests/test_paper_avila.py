@@ -2,8 +2,8 @@
 
 import pytest
 
+from studies.datasets import load
 from tightset import ConformalClassifier, SCPOClassifier
-from tightset.paper.datasets import load
 
 
 @pytest.mark.slow

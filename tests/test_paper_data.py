@@ -11,11 +11,11 @@ import zipfile
 import numpy as np
 import pytest
 
-from tightset.paper import fetch as fetching
-from tightset.paper.datasets import DataError, data_folder, load
-from tightset.paper.fetch import fetch, present
-from tightset.paper.recipes import ARCHIVE, DATASETS, DataSet, RawFile
-from tightset.paper.summary import printed
+from studies import fetch as fetching
+from studies.datasets import DataError, data_folder, load
+from studies.fetch import fetch, present
+from studies.recipes import ARCHIVE, DATASETS, DataSet, RawFile
+from studies.summary import printed
 
 
 @pytest.mark.parametrize("name", DATASETS)

@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from studies import runner
+from studies.baselines import Exchanged, Multinom
+from studies.datasets import DataError
+from studies.experiments import LEVELS, PAPER, Experiment, plan
+from studies.recipes import DATASETS
+from studies.report import write_report
+from studies.runner import ResultsError, read_rows, run
+from studies.summary import Cell, Results, best_forms, compare, coverage_law, main_table, printed, reason
 from tightset.conformal.icp import rank
-from tightset.paper import runner
-from tightset.paper.baselines import Exchanged, Multinom
-from tightset.paper.datasets import DataError
-from tightset.paper.experiments import LEVELS, PAPER, Experiment, plan
-from tightset.paper.recipes import DATASETS
-from tightset.paper.report import write_report
-from tightset.paper.runner import ResultsError, read_rows, run
-from tightset.paper.summary import Cell, Results, best_forms, compare, coverage_law, main_table, printed, reason
 
 REPOSITORY = Path(__file__).parents[1]
 STORED = REPOSITORY / "results" / "paper"
@@ -54,8 +54,8 @@ def test_the_plan_holds_every_result_of_the_paper():
 
 
 def test_rows_are_what_the_estimators_give(raw_data, tmp_path):
+    from studies.datasets import load
     from tightset import SCPOClassifier
-    from tightset.paper.datasets import load
 
     run(PAPER, SMALL, tmp_path, data_dir=raw_data)
     rows = read_rows(tmp_path / "rows.csv", PAPER.columns)
@@ -87,7 +87,7 @@ import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from test_paper_experiments import PAPER, SMALL
-from tightset.paper.runner import run
+from studies.runner import run
 run(PAPER, SMALL, Path(sys.argv[2]), data_dir=sys.argv[3])
 """
 
@@ -325,7 +325,7 @@ def test_multinom_stops_where_classes_are_separated():
 
 
 def test_a_report_without_results_says_what_to_run(tmp_path):
-    with pytest.raises(ResultsError, match="holds no results; run: tightset paper run"):
+    with pytest.raises(ResultsError, match="holds no results; run: python -m studies paper run"):
         write_report(tmp_path, tmp_path / "page.md")
 
 

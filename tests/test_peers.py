@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tightset.paper.experiments import LEVELS
-from tightset.paper.peers import BASES, PEER_METHODS, PEERS, TRAINED, Peer, Workshop, plan
-from tightset.paper.peers_report import Ratio, _key, best_table, ratios, short_table, write_peers
-from tightset.paper.recipes import DATASETS
-from tightset.paper.runner import ResultsError, read_rows
+from studies.experiments import LEVELS
+from studies.peers import BASES, PEER_METHODS, PEERS, TRAINED, Peer, Workshop, plan
+from studies.peers_report import Ratio, _key, best_table, ratios, short_table, write_peers
+from studies.recipes import DATASETS
+from studies.runner import ResultsError, read_rows
 
 ROOT = Path(__file__).parents[1]
 STORED = ROOT / "results" / "peers"
@@ -77,7 +77,7 @@ def test_a_row_is_what_the_libraries_say(raw_data):
 
 
 def test_no_results_are_an_error(tmp_path):
-    with pytest.raises(ResultsError, match="tightset peers run"):
+    with pytest.raises(ResultsError, match="python -m studies peers run"):
         write_peers(tmp_path, tmp_path / "peers.md")
 
 

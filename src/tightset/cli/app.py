@@ -16,7 +16,6 @@ import typer
 from tightset.cli.exporting import exporting_app
 from tightset.cli.looking import looking_app
 from tightset.cli.show import say, show_comparison, visible
-from tightset.cli.studies import data_app, efficiency_app, paper_app, peers_app
 from tightset.cli.training import training_app
 from tightset.cli.using import using_app
 
@@ -87,10 +86,6 @@ app.add_typer(training_app)
 app.add_typer(using_app)
 app.add_typer(looking_app)
 app.add_typer(exporting_app)
-app.add_typer(data_app, name="data")
-app.add_typer(paper_app, name="paper")
-app.add_typer(efficiency_app, name="efficiency")
-app.add_typer(peers_app, name="peers")
 
 
 def _show_usage(error: Any) -> None:
@@ -110,8 +105,8 @@ def _open_standard_streams() -> None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123 - as long as the process
 
 
-def main() -> None:
-    """Run the command line; whatever goes wrong is a sentence and an exit code, not a traceback.
+def main(commands: typer.Typer = app) -> None:
+    """Run a command line; whatever goes wrong is a sentence and an exit code, not a traceback.
 
     0: done. 1: a file, a table or a model is not as it should be. 2: wrong usage. 130: interrupted. 141: who reads the
     output has had enough.
@@ -135,7 +130,7 @@ def main() -> None:
         for how in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
             signal.signal(how, stop)  # so that what is half done is taken away
     try:
-        code = app(standalone_mode=False)
+        code = commands(standalone_mode=False)
         if sys.stdout is not None:
             sys.stdout.flush()  # here, where it can still be said that nobody reads it
     except (typer.Abort, KeyboardInterrupt):

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import stdtr
 
+from studies.efficiency import DIVISIONS, EFFICIENCY, OTHERS_SPLITS, STRENGTHS, Comparison, plan
+from studies.experiments import LEVELS
+from studies.recipes import DATASETS
+from studies.runner import ResultsError, read_json, read_rows
+from studies.sections import TITLES, counted, listed, spread, table
+from studies.summary import BAND, compare, coverage_law, printed
 from tightset.conformal.metrics import sign_test_p_value
-from tightset.paper.efficiency import DIVISIONS, EFFICIENCY, OTHERS_SPLITS, STRENGTHS, Comparison, plan
-from tightset.paper.experiments import LEVELS
-from tightset.paper.recipes import DATASETS
-from tightset.paper.runner import ResultsError, read_json, read_rows
-from tightset.paper.sections import TITLES, counted, listed, spread, table
-from tightset.paper.summary import BAND, compare, coverage_law, printed
 
 __all__ = ["short_table", "write_efficiency"]
 
@@ -66,7 +66,7 @@ def write_efficiency(results_dir: Path, out: Path, *, figures: bool = True) -> N
     rows = read_rows(results_dir / "rows.csv", EFFICIENCY.columns)
     if not rows:
         raise ResultsError(
-            f"{results_dir / 'rows.csv'} holds no results; run: tightset efficiency run --out {results_dir}"
+            f"{results_dir / 'rows.csv'} holds no results; run: python -m studies efficiency run --out {results_dir}"
         )
     found = {_key(row): row for row in rows}
     tables = {f: _cells(found, f) for f in TITLES}
@@ -81,7 +81,7 @@ def write_efficiency(results_dir: Path, out: Path, *, figures: bool = True) -> N
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         if figures:
-            from tightset.paper.figures import draw_how_it_works, draw_ratios
+            from studies.figures import draw_how_it_works, draw_ratios
 
             folder = out.parent / "figures"
             folder.mkdir(parents=True, exist_ok=True)
@@ -167,7 +167,7 @@ probabilities are thresholded (LAC): the honest baseline. Seven data sets, five 
 1 means smaller sets. This page is written by a program from stored rows; no figure on it was typed. To make it again:
 
 ```text
-tightset data fetch                                      # raw files
+python -m studies data fetch                                      # raw files
 make efficiency                                          # about an hour on 2 cores; can be broken off and resumed
 ```
 

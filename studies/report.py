@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from tightset.paper.experiments import PAPER, plan
-from tightset.paper.recipes import DATASETS
-from tightset.paper.runner import ResultsError, read_rows
-from tightset.paper.sections import (
+from studies.experiments import PAPER, plan
+from studies.recipes import DATASETS
+from studies.runner import ResultsError, read_rows
+from studies.sections import (
     TITLES,
     against,
     counted,
@@ -24,7 +24,7 @@ from tightset.paper.sections import (
     table,
     transfer_section,
 )
-from tightset.paper.summary import TOLERANCE, Cell, Results, main_table, printed, reason
+from studies.summary import TOLERANCE, Cell, Results, main_table, printed, reason
 
 __all__ = ["write_report"]
 
@@ -36,7 +36,9 @@ def write_report(results_dir: Path, out: Path, *, other_devices: Iterable[Path] 
     """
     rows = read_rows(results_dir / "rows.csv", PAPER.columns)
     if not rows:
-        raise ResultsError(f"{results_dir / 'rows.csv'} holds no results; run: tightset paper run --out {results_dir}")
+        raise ResultsError(
+            f"{results_dir / 'rows.csv'} holds no results; run: python -m studies paper run --out {results_dir}"
+        )
     results = Results(rows)
     tables = {f: main_table(results, f) for f in TITLES}
     sections = [
@@ -54,7 +56,7 @@ def write_report(results_dir: Path, out: Path, *, other_devices: Iterable[Path] 
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         if figures:
-            from tightset.paper.figures import draw_agreement, draw_regions
+            from studies.figures import draw_agreement, draw_regions
 
             folder = out.parent / "figures"
             folder.mkdir(parents=True, exist_ok=True)
@@ -71,7 +73,9 @@ def _read(path: Path) -> Any:
     try:
         return json.loads(path.read_text())
     except (OSError, ValueError) as error:
-        raise ResultsError(f"{path} cannot be read ({error}); run: tightset paper run --out {path.parent}") from None
+        raise ResultsError(
+            f"{path} cannot be read ({error}); run: python -m studies paper run --out {path.parent}"
+        ) from None
 
 
 def _opening(results: Results, tables: dict[str, list[Cell]], sessions: list[dict[str, Any]]) -> str:
@@ -123,9 +127,9 @@ A. Bellotti, *Optimized conformal classification using gradient descent approxim
 written by a program from stored rows; no figure on it was typed. To make it again:
 
 ```text
-tightset data fetch                                # raw files; says what to place by hand where an archive has no usable file
-tightset paper run --out results/paper             # measures every row; can be broken off and resumed
-tightset paper report --results results/paper      # writes this page
+python -m studies data fetch                                # raw files; says what to place by hand where an archive has no usable file
+python -m studies paper run --out results/paper             # measures every row; can be broken off and resumed
+python -m studies paper report --results results/paper      # writes this page
 ```
 
 Measured with {versions}{f" (commit {commits})" if commits else ""}.

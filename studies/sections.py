@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from tightset.paper.experiments import AS_IS, BINARY, LEVELS, OTHER_STEPS, STEPS
-from tightset.paper.recipes import DATASETS
-from tightset.paper.summary import (
+from studies.experiments import AS_IS, BINARY, LEVELS, OTHER_STEPS, STEPS
+from studies.recipes import DATASETS
+from studies.summary import (
     BAND,
     FIXED_TEST,
     TOLERANCE,

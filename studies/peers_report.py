@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tightset.paper.efficiency import DIVISIONS
-from tightset.paper.experiments import LEVELS
-from tightset.paper.peers import BASES, PEER_METHODS, PEERS, TRAINED, Peer, plan
-from tightset.paper.recipes import DATASETS
-from tightset.paper.runner import ResultsError, read_json, read_rows
-from tightset.paper.sections import counted, listed, spread, table
+from studies.efficiency import DIVISIONS
+from studies.experiments import LEVELS
+from studies.peers import BASES, PEER_METHODS, PEERS, TRAINED, Peer, plan
+from studies.recipes import DATASETS
+from studies.runner import ResultsError, read_json, read_rows
+from studies.sections import counted, listed, spread, table
 
 __all__ = ["best_table", "ratios", "short_table", "write_peers"]
 
@@ -48,7 +48,9 @@ def write_peers(results_dir: Path, out: Path) -> None:
     """Write the page from the rows in ``results_dir``."""
     rows = read_rows(results_dir / "rows.csv", PEERS.columns)
     if not rows:
-        raise ResultsError(f"{results_dir / 'rows.csv'} holds no results; run: tightset peers run --out {results_dir}")
+        raise ResultsError(
+            f"{results_dir / 'rows.csv'} holds no results; run: python -m studies peers run --out {results_dir}"
+        )
     found = {_key(row): row for row in rows}
     cells = ratios(found)
     sections = [
@@ -164,7 +166,7 @@ below 1 means that tightset's sets are smaller. This page is written by a progra
 To make it again:
 
 ```text
-tightset data fetch      # raw files
+python -m studies data fetch      # raw files
 make bench-peers         # one to two hours on 2 cores; can be broken off and resumed
 ```
 

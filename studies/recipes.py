@@ -44,8 +44,8 @@ class DataSet(NamedTuple):
     """One data set of the paper.
 
     ``variants`` are alternative sets of raw files, the first complete one is read; ``parts`` the sizes of training,
-    calibration and test; ``url`` the zip archive that `tightset data fetch` downloads, ``members`` which of its files
-    go where, and ``by_hand`` what to do where there is none. ``prepare`` reads one variant and cuts it for a seed.
+    calibration and test; ``url`` the zip archive that ``data fetch`` downloads, ``members`` which of its files go
+    where, and ``by_hand`` what to do where there is none. ``prepare`` reads one variant and cuts it for a seed.
     """
 
     name: str

@@ -7,12 +7,12 @@ at any moment ends with the same file as one that was not.
 from __future__ import annotations
 
 import csv
-import fcntl
 import io
 import json
 import os
 import platform
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,8 +22,8 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from studies.datasets import raw_files
 from tightset import __version__
-from tightset.paper.datasets import raw_files
 
 __all__ = ["ResultsError", "Study", "read_json", "read_rows", "run"]
 
@@ -119,6 +119,18 @@ def _writing(path: Path) -> Iterator[None]:
         ) from None
 
 
+def _lock(file: Any) -> None:
+    """Until the file is closed; OSError if another process has it."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 @contextmanager
 def _locked(out: Path) -> Iterator[None]:
     """One runner a folder: two would write over each other's lines."""
@@ -126,8 +138,8 @@ def _locked(out: Path) -> Iterator[None]:
         file = (out / ".lock").open("w")
     with file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            _lock(file)
+        except OSError:
             raise ResultsError(f"another run is writing to {out}; wait for it, or give another --out") from None
         yield
 

@@ -14,15 +14,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from studies.datasets import load
+from studies.experiments import LEVELS
+from studies.recipes import DATASETS
+from studies.runner import Study
 from tightset.conformal.icp import Calibration, threshold
 from tightset.conformal.inefficiency import as_inefficiency
 from tightset.conformal.metrics import sign_test
 from tightset.estimators.scpo import SCPOClassifier
 from tightset.models.columns import Columns
-from tightset.paper.datasets import load
-from tightset.paper.experiments import LEVELS
-from tightset.paper.recipes import DATASETS
-from tightset.paper.runner import Study
 from tightset.search.paths import Search
 
 __all__ = ["EFFICIENCY", "METHODS", "OTHERS_SPLITS", "SMALL", "Comparison", "plan"]

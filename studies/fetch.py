@@ -18,8 +18,8 @@ from typing import IO, cast
 
 import numpy as np
 
-from tightset.paper.datasets import DataError, check_file
-from tightset.paper.recipes import ARCHIVE, DataSet, RawFile
+from studies.datasets import DataError, check_file
+from studies.recipes import ARCHIVE, DataSet, RawFile
 
 __all__ = ["fetch", "present"]
 

@@ -13,14 +13,17 @@ from tightset.cli.show import say
 
 __all__ = ["data_app", "efficiency_app", "paper_app", "peers_app"]
 
-data_app = typer.Typer(no_args_is_help=True, help="The paper's raw data sets.\n\nExample: tightset data list")
+data_app = typer.Typer(no_args_is_help=True, help="The paper's raw data sets.\n\nExample: python -m studies data list")
 
-paper_app = typer.Typer(no_args_is_help=True, help="The paper's experiments.\n\nExample: tightset paper run --quick")
+paper_app = typer.Typer(
+    no_args_is_help=True, help="The paper's experiments.\n\nExample: python -m studies paper run --quick"
+)
 efficiency_app = typer.Typer(
-    no_args_is_help=True, help="How small the sets are.\n\nExample: tightset efficiency run --dataset wine"
+    no_args_is_help=True, help="How small the sets are.\n\nExample: python -m studies efficiency run --dataset wine"
 )
 peers_app = typer.Typer(
-    no_args_is_help=True, help="Beside other libraries.\n\nExample: tightset peers run --dataset wine --splits 1"
+    no_args_is_help=True,
+    help="Beside other libraries.\n\nExample: python -m studies peers run --dataset wine --splits 1",
 )
 
 DataDir = Annotated[
@@ -33,7 +36,7 @@ Names = Annotated[list[str] | None, typer.Argument(help="Data sets; all seven by
 
 
 def _chosen(names: list[str] | None) -> list[Any]:
-    from tightset.paper.recipes import DATASETS
+    from studies.recipes import DATASETS
 
     for name in names or []:
         if name not in DATASETS:
@@ -45,14 +48,14 @@ def _chosen(names: list[str] | None) -> list[Any]:
 def data_list(names: Names = None, data_dir: DataDir = None) -> None:
     """Show the data sets, and which of them are here.
 
-    Example: tightset data list
+    Example: python -m studies data list
     """
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    from tightset.paper.datasets import data_folder
-    from tightset.paper.fetch import present
+    from studies.datasets import data_folder
+    from studies.fetch import present
 
     folder = data_folder(data_dir)
     table = Table(title=f"Raw data in {folder}", box=box.SIMPLE_HEAD, pad_edge=False)
@@ -72,9 +75,9 @@ def data_list(names: Names = None, data_dir: DataDir = None) -> None:
 def data_check(names: Names = None, data_dir: DataDir = None) -> None:
     """Verify raw files, and that they give the rows, columns and labels of the paper's table.
 
-    Example: tightset data check avila
+    Example: python -m studies data check avila
     """
-    from tightset.paper.datasets import DataError, data_folder, load
+    from studies.datasets import DataError, data_folder, load
 
     bad = 0
     for one in _chosen(names):
@@ -98,13 +101,13 @@ def data_fetch(
 ) -> None:
     """Download raw data sets from the public archives; a broken download goes on where it stopped.
 
-    Example: tightset data fetch avila wine
+    Example: python -m studies data fetch avila wine
     """
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from tightset.paper.datasets import DataError, data_folder
-    from tightset.paper.fetch import fetch
+    from studies.datasets import DataError, data_folder
+    from studies.fetch import fetch
 
     folder = data_folder(data_dir)
     bad = 0
@@ -142,20 +145,20 @@ def paper_run(
 ) -> None:
     """Measure the paper's tables anew; every finished row is kept.
 
-    Example: tightset paper run --quick --out quick
+    Example: python -m studies paper run --quick --out quick
     """
-    from tightset.paper.experiments import PAPER, plan
+    from studies.experiments import PAPER, plan
 
     experiments = plan(range(splits), _known(dataset), quick=quick)
     if quick and (splits != 5 or not experiments):
         raise typer.BadParameter("takes one split of the sets that train in seconds; leave out --splits and --dataset")
     _measure(PAPER, experiments, out, data_dir, device)
-    say(f"{len(experiments)} rows in {out / 'rows.csv'}; next: tightset paper report --results {out}")
+    say(f"{len(experiments)} rows in {out / 'rows.csv'}; next: python -m studies paper report --results {out}")
 
 
 @paper_app.command("report")
 def paper_report(
-    results: Annotated[Path, typer.Option(help="Folder of results of `tightset paper run`.")] = Path("results/paper"),
+    results: Annotated[Path, typer.Option(help="Folder of results of `paper run`.")] = Path("results/paper"),
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("docs/paper.md"),
     elsewhere: Annotated[
         list[Path] | None,
@@ -165,9 +168,9 @@ def paper_report(
 ) -> None:
     """Write the account of the reproduction from stored results.
 
-    Example: tightset paper report --results results/paper --out docs/paper.md
+    Example: python -m studies paper report --results results/paper --out docs/paper.md
     """
-    from tightset.paper.report import write_report
+    from studies.report import write_report
 
     write_report(results, out, other_devices=elsewhere or (), figures=figures)
     say(f"written: {out}")
@@ -184,18 +187,18 @@ def efficiency_run(
 ) -> None:
     """Measure the default against tuned logistic regression; every finished row is kept.
 
-    Example: tightset efficiency run --dataset wine --splits 2 --out quick
+    Example: python -m studies efficiency run --dataset wine --splits 2 --out quick
     """
-    from tightset.paper.efficiency import EFFICIENCY, plan
+    from studies.efficiency import EFFICIENCY, plan
 
     experiments = plan(range(splits), _known(dataset))
     _measure(EFFICIENCY, experiments, out, data_dir, None)
-    say(f"{len(experiments)} rows in {out / 'rows.csv'}; next: tightset efficiency report --results {out}")
+    say(f"{len(experiments)} rows in {out / 'rows.csv'}; next: python -m studies efficiency report --results {out}")
 
 
 @efficiency_app.command("report")
 def efficiency_report(
-    results: Annotated[Path, typer.Option(help="Folder of results of `tightset efficiency run`.")] = Path(
+    results: Annotated[Path, typer.Option(help="Folder of results of `python -m studies efficiency run`.")] = Path(
         "results/efficiency"
     ),
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("docs/efficiency.md"),
@@ -203,9 +206,9 @@ def efficiency_report(
 ) -> None:
     """Write the page about set sizes from stored results.
 
-    Example: tightset efficiency report --results results/efficiency --out docs/efficiency.md
+    Example: python -m studies efficiency report --results results/efficiency --out docs/efficiency.md
     """
-    from tightset.paper.efficiency_report import write_efficiency
+    from studies.efficiency_report import write_efficiency
 
     write_efficiency(results, out, figures=figures)
     say(f"written: {out}")
@@ -222,38 +225,38 @@ def peers_run(
 ) -> None:
     """Measure MAPIE, crepes, puncc and tightset on the same classifiers; every finished row is kept.
 
-    Example: tightset peers run --dataset wine --splits 2 --out quick
+    Example: python -m studies peers run --dataset wine --splits 2 --out quick
     """
     from importlib.util import find_spec
 
-    from tightset.paper.peers import PEERS, plan
-    from tightset.paper.runner import ResultsError
+    from studies.peers import PEERS, plan
+    from studies.runner import ResultsError
 
     missing = [name for name in ("crepes", "lightgbm", "mapie", "deel") if find_spec(name) is None]
     if missing:
         raise ResultsError("the other libraries are not installed: pip install 'tightset[peers]'")
     experiments = plan(range(splits), _known(dataset))
     _measure(PEERS, experiments, out, data_dir, None)
-    say(f"{len(experiments)} rows in {out / 'rows.csv'}; next: tightset peers report --results {out}")
+    say(f"{len(experiments)} rows in {out / 'rows.csv'}; next: python -m studies peers report --results {out}")
 
 
 @peers_app.command("report")
 def peers_report(
-    results: Annotated[Path, typer.Option(help="Folder of results of `tightset peers run`.")] = Path("results/peers"),
+    results: Annotated[Path, typer.Option(help="Folder of results of `peers run`.")] = Path("results/peers"),
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("docs/peers.md"),
 ) -> None:
     """Write the page beside other libraries from stored results.
 
-    Example: tightset peers report --results results/peers --out docs/peers.md
+    Example: python -m studies peers report --results results/peers --out docs/peers.md
     """
-    from tightset.paper.peers_report import write_peers
+    from studies.peers_report import write_peers
 
     write_peers(results, out)
     say(f"written: {out}")
 
 
 def _known(datasets: list[str] | None) -> list[str]:
-    from tightset.paper.recipes import DATASETS
+    from studies.recipes import DATASETS
 
     unknown = set(datasets or []) - set(DATASETS)
     if unknown:
@@ -266,7 +269,7 @@ def _measure(study: Any, experiments: list[Any], out: Path, data_dir: Path | Non
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from tightset.paper.runner import run
+    from studies.runner import run
 
     columns = (
         BarColumn(),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tightset.paper.recipes import DATASETS, RawFile, Split
+from studies.recipes import DATASETS, RawFile, Split
 
 __all__ = ["DataError", "check_file", "data_folder", "load", "raw_files"]
 
@@ -41,7 +41,7 @@ def check_file(folder: Path, file: RawFile) -> None:
             if digest != file.sha256:
                 raise DataError(f"{path} has SHA-256 {digest[:12]}..., {file.sha256[:12]}... expected: it was altered")
     except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror} (see: tightset data fetch --help)") from None
+        raise DataError(f"{path} cannot be read: {error.strerror} (see: python -m studies data fetch --help)") from None
 
 
 def raw_files(name: str, data_dir: str | Path | None = None) -> tuple[RawFile, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tightset.paper.summary import TOLERANCE, Cell
+from studies.summary import TOLERANCE, Cell
 
 __all__ = ["draw_agreement", "draw_how_it_works", "draw_ratios", "draw_regions"]
 

@@ -18,14 +18,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from studies.datasets import load
+from studies.efficiency import COSTS, DIVISIONS
+from studies.experiments import LEVELS
+from studies.recipes import DATASETS
+from studies.runner import Study
 from tightset.conformal.icp import Calibration
 from tightset.estimators.conformal import ConformalClassifier
 from tightset.estimators.scpo import SCPOClassifier
-from tightset.paper.datasets import load
-from tightset.paper.efficiency import COSTS, DIVISIONS
-from tightset.paper.experiments import LEVELS
-from tightset.paper.recipes import DATASETS
-from tightset.paper.runner import Study
 
 __all__ = ["BASES", "PEERS", "PEER_METHODS", "TRAINED", "Peer", "plan"]
 

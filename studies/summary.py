@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import stdtrit
 
+from studies.experiments import BINARY, STEPS, Experiment
 from tightset.conformal.icp import rank
 from tightset.conformal.metrics import sign_test_p_value
-from tightset.paper.experiments import BINARY, STEPS, Experiment
 
 __all__ = [
     "BAND",
@@ -39,7 +39,7 @@ Row = dict[str, str]
 
 def printed(name: str) -> list[Row]:
     """A table of the paper: main_results, datasets, loss_transforms, trained_at_80_applied_at_95."""
-    text = files("tightset.paper").joinpath("printed", f"{name}.csv").read_text()
+    text = files("studies").joinpath("printed", f"{name}.csv").read_text()
     return list(csv.DictReader(text.splitlines()))
 
 

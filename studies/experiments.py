@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from studies.baselines import Exchanged, Multinom
+from studies.datasets import load
+from studies.errata import measure_errata
+from studies.recipes import DATASETS
+from studies.runner import Study
 from tightset.conformal.inefficiency import as_inefficiency
 from tightset.conformal.metrics import sign_test
 from tightset.estimators.conformal import ConformalClassifier
 from tightset.estimators.scpo import SCPOClassifier
-from tightset.paper.baselines import Exchanged, Multinom
-from tightset.paper.datasets import load
-from tightset.paper.errata import measure_errata
-from tightset.paper.recipes import DATASETS
-from tightset.paper.runner import Study
 
 __all__ = ["AS_IS", "BINARY", "LEVELS", "OTHER_STEPS", "PAPER", "STEPS", "Experiment", "plan"]
 

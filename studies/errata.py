@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from studies.datasets import load
+from studies.recipes import DATASETS
 from tightset.conformal.icp import Calibration
-from tightset.paper.datasets import load
-from tightset.paper.recipes import DATASETS
 
 __all__ = ["footnote_rank_differs", "logits_against_softmax", "majorities", "measure_errata"]
 

@@ -1,0 +1,1 @@
+"""Experiments and the pages that they write: the paper reproduced, set sizes, other libraries."""
