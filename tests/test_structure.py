@@ -15,7 +15,7 @@ SOURCE = Path(tightset.__file__).parent
 
 # A file may import only from files above it. docs/architecture.md explains the order.
 ORDER = [
-    "arrays", "inefficiency", "threads", "distributed", "rows", "rowtypes", "measures", "objective", "fused", "surrogate",
+    "arrays", "inefficiency", "threads", "distributed", "rows", "rowtypes", "rowforms", "measures", "objective", "fused", "surrogate",
     "optimise", "lbfgs", "icp", "checking", "hashing", "scores", "metrics", "intervals", "shortfall", "columns", "models", "progress", "bases",
     "crossfit", "boosting", "grid", "paths",
     "choice", "pool", "refine", "search", "stacking", "pieces", "trust", "ubjson", "boosters", "treenodes", "compiled", "archives",

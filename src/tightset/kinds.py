@@ -40,7 +40,7 @@ __all__ = ["check_model", "make"]
 
 _LABELS = "biufmMUOT"  # kinds of arrays that classes may be
 # Not in files of the first version.
-_OPTIONAL = ("_trained_types", "_calibrated_types", "_form", "_mark", "merged", "dropped")
+_OPTIONAL = ("_trained_types", "_calibrated_types", "_form", "_gap", "_mark", "merged", "dropped")
 _BOOSTERS = {"lightgbm": "lightgbm.basic.Booster", "xgboost": "xgboost.core.Booster"}
 _LATER = ("nested",)  # parameters that those do not have; the class has a default
 
@@ -169,6 +169,7 @@ def _check_predictor(model: ConformalPredictor) -> None:
         _must(right, f"{name}.feature_names_in_ must be a name for each column")
     for types in ("_dtypes", "_trained_types", "_calibrated_types"):
         _must(fits(getattr(model, types), str | list[str] | None), f"{name}.{types} must be names of types")
+    _must(model._gap in (None, "None", "nan"), f"{name}._gap must be a sign for what is missing")
     _must(model._form in (None, "array", "sparse", "pandas", "polars"), f"{name}._form must be a form of rows")
     _must(fits(model._mark, int) and 0 <= model._mark < 2**63, f"{name}._mark must be a whole number")
     seed = vars(model).get("_seed", 0)
