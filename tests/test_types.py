@@ -242,6 +242,15 @@ def test_texts_of_numbers_are_numbers_where_training_had_them(first):
     np.testing.assert_array_equal(clf.predict_set(texts), clf.predict_set(frame))
 
 
+def test_numbers_that_training_had_as_texts_stay_texts():
+    kind = np.random.default_rng(0).integers(0, 3, 600)
+    texts = pd.DataFrame({"c": kind.astype(str).astype(object)})
+    clf = plain(make_pipeline(OneHotEncoder(handle_unknown="ignore"), LogisticRegression())).fit(texts, kind)
+    clf.calibrate(texts[:300], kind[:300])
+    assert clf.evaluate(texts, kind)["coverage"] > 0.85
+    assert clf._calibrated_types != ["float32"]
+
+
 def test_calibrating_changes_all_at_once(monkeypatch):
     """Whoever predicts meanwhile gets the answers of before."""
     (X, y), (X_new, _) = skewed(0, 2000), skewed(1, 300)

@@ -285,10 +285,21 @@ def types_by_value(types: Types, X: Any) -> Types:
     >>> types_by_value(None, np.array([[np.float32(0.1)]], dtype=float)), types_by_value("float64", np.array([[0.5]]))
     ('float32', 'float64')
     """
-    names = types if isinstance(types, list) else [types]
-    if not set(names) & _UNSAID or not held_by_float32(X).all():
+    names, own = (some if isinstance(some, list) else [some] for some in (types, dtypes_of(X)))
+    if len(names) != len(own):
         return types
-    return ["float32" if name in _UNSAID else name for name in types] if isinstance(types, list) else "float32"
+    unsaid = [name in _UNSAID and _has_numbers(X, j, str(own[j])) for j, name in enumerate(names)]
+    if not any(unsaid) or not held_by_float32(X).all():
+        return types
+    found = ["float32" if here else str(name) for here, name in zip(unsaid, names, strict=True)]
+    return found if isinstance(types, list) else found[0]
+
+
+def _has_numbers(X: Any, j: int, name: str) -> bool:
+    """Whether a column holds numbers, perhaps as categories; texts of numbers are texts."""
+    if name == "category" and hasattr(X, "iloc"):
+        return X.iloc[:, j].cat.categories.dtype.kind in "fiu"
+    return number_type(name) is not None
 
 
 def held_by_float32(X: Any) -> np.ndarray:
