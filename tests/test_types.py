@@ -13,7 +13,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassif
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 from threadpoolctl import threadpool_limits
 
 import tightset
@@ -183,10 +183,15 @@ FORMS = {
     "polars": lambda X: pl.DataFrame({"a": X[:, 0]}),
     "polars float32": lambda X: pl.DataFrame({"a": X[:, 0].astype("f4")}),
     "sparse": sparse.csr_array,
+    "list of float32": lambda X: X.astype("f4").tolist(),
+    "pandas categories of float32": lambda X: pd.DataFrame(X.astype("f4"), columns=["a"]).astype("category"),
+    "pandas texts": lambda X: pd.DataFrame(X, columns=["a"]).astype(str).astype(object),
+    "polars decimals": lambda X: pl.DataFrame({"a": X[:, 0].round(2)}).with_columns(pl.all().cast(pl.Decimal(12, 2))),
 }
+_NOT_TRAINED_ON = ("list", "pandas categories", "sparse", "pandas texts", "polars decimals")
 
 
-@pytest.mark.parametrize("first", [name for name in FORMS if name not in ("list", "pandas categories", "sparse")])
+@pytest.mark.parametrize("first", [name for name in FORMS if name not in _NOT_TRAINED_ON])
 def test_rows_tie_in_every_form_that_they_come_in(first):
     (X, y), (X_cal, y_cal), (X_new, _) = skewed(0, 300), skewed(1, 400), skewed(2, 200)
     for seed, make in enumerate((plain, MAKERS["logistic"], quick)):
@@ -195,6 +200,68 @@ def test_rows_tie_in_every_form_that_they_come_in(first):
         for second, as_rows in FORMS.items():
             found = clf.predict_set(as_rows(X_new + seed))
             np.testing.assert_array_equal(found, expected, err_msg=f"{make}, {second}")
+
+
+def with_gaps(gap):
+    kind = np.random.default_rng(0).integers(0, 3, 600)
+    return pd.DataFrame({"c": np.array(["a", "b", gap], dtype=object)[kind]}), kind
+
+
+GAPS = {
+    "nan": lambda: with_gaps(np.nan)[0],
+    "None": lambda: with_gaps(None)[0],
+    "NA": lambda: with_gaps(pd.NA)[0],
+    "string": lambda: with_gaps(np.nan)[0].astype("string"),
+    "arrow": lambda: with_gaps(np.nan)[0].astype("string[pyarrow]"),
+    "polars": lambda: pl.DataFrame(
+        {"c": [text if isinstance(text, str) else None for text in with_gaps(None)[0]["c"]]}
+    ),
+}
+
+
+@pytest.mark.parametrize("first", ["nan", "None", "polars"])  # scikit-learn's encoders do not learn from others
+@pytest.mark.parametrize(
+    "encoder",
+    [OneHotEncoder(handle_unknown="ignore"), OrdinalEncoder(encoded_missing_value=-1)],
+    ids=["one-hot", "ordinal"],
+)
+def test_a_gap_among_texts_is_the_same_in_every_form(first, encoder):
+    _, y = with_gaps(None)
+    clf = plain(make_pipeline(encoder, LogisticRegression())).fit(GAPS[first](), y)
+    expected = clf.predict_set(GAPS[first]())
+    for second in GAPS.values():
+        np.testing.assert_array_equal(clf.predict_set(second()), expected)
+
+
+@pytest.mark.parametrize("first", ["float64", "int64", "float32", "object"])
+def test_texts_of_numbers_are_numbers_where_training_had_them(first):
+    kind = np.random.default_rng(0).integers(0, 3, 600)
+    frame = pd.DataFrame({"c": kind}).astype(first)
+    clf = plain(make_pipeline(OneHotEncoder(handle_unknown="ignore"), LogisticRegression())).fit(frame, kind)
+    texts = pd.DataFrame({"c": kind.astype(str).astype(object)})
+    np.testing.assert_array_equal(clf.predict_set(texts), clf.predict_set(frame))
+
+
+def test_numbers_that_training_had_as_texts_stay_texts():
+    kind = np.random.default_rng(0).integers(0, 3, 600)
+    texts = pd.DataFrame({"c": kind.astype(str).astype(object)})
+    clf = plain(make_pipeline(OneHotEncoder(handle_unknown="ignore"), LogisticRegression())).fit(texts, kind)
+    clf.calibrate(texts[:300], kind[:300])
+    assert clf.evaluate(texts, kind)["coverage"] > 0.85
+    assert clf._calibrated_types != ["float32"]
+
+
+def test_calibrating_changes_all_at_once(monkeypatch):
+    """Whoever predicts meanwhile gets the answers of before."""
+    (X, y), (X_new, _) = skewed(0, 2000), skewed(1, 300)
+    clf = plain().fit(X, y)
+    before = clf.predict_p(X_new)
+    seen = []
+    monkeypatch.setattr(
+        "tightset.estimators.base.warn_of_guessing", lambda *_: seen.append(clf.predict_p(X_new)), raising=True
+    )
+    clf.calibrate(X[:900].astype("f4"), y[:900])
+    np.testing.assert_array_equal(seen[0], before)
 
 
 def test_dask_rows_of_numbers_that_types_hold_differently():

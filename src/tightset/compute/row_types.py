@@ -32,19 +32,22 @@ __all__ = [
     "coarser_than",
     "conform",
     "dtypes_of",
-    "form_of",
     "held_by_float32",
-    "in_form",
     "in_units_of",
+    "number_type",
     "plain_numbers",
     "rounded",
     "rounded_to",
     "slack_of",
+    "types_by_value",
+    "values_of",
+    "with_columns",
 ]
 
 Types = str | list[str] | None
 
 COARSE = ("float32", "float16")
+_UNSAID = {None, "object", "category"}  # types that do not say of which numbers they are
 _ARROW = {"double": "float64", "float": "float32", "halffloat": "float16"}
 _FEW = 0.95  # share of calibration rows, none of which tie, whose rounding must be within the slack
 
@@ -60,10 +63,10 @@ def dtypes_of(X: Any) -> Types:
     return str(X.dtype) if hasattr(X, "dtype") else None
 
 
-def _number(name: str) -> np.dtype[Any] | None:
+def number_type(name: str) -> np.dtype[Any] | None:
     """The NumPy type that holds the numbers of a type of NumPy, pandas or polars; None if it holds no numbers.
 
-    >>> _number("Float32"), _number("boolean"), _number("category")
+    >>> number_type("Float32"), number_type("boolean"), number_type("category")
     (dtype('float32'), dtype('bool'), None)
     """
     name = re.sub(r"\[pyarrow\]$", "", name)
@@ -80,8 +83,8 @@ def _digits(dtype: np.dtype[Any] | None) -> int:
 
 def _of_columns(types: Types, columns: int) -> list[np.dtype[Any] | None]:
     if types is None or isinstance(types, str):
-        return [None if types is None else _number(types)] * columns
-    return [_number(name) for name in types] if len(types) == columns else [None] * columns
+        return [None if types is None else number_type(types)] * columns
+    return [number_type(name) for name in types] if len(types) == columns else [None] * columns
 
 
 def coarser_than(given: Types, calibrated: Types) -> str | None:
@@ -120,21 +123,21 @@ def plain_numbers(X: Any) -> Any:
         dtype = str(getattr(X, "dtype", ""))
         if dtype == "object" and isinstance(X, np.ndarray):
             return X.astype(np.float64) if _are_numbers(X.ravel()) else X
-        own = np.dtype(np.float32) if dtype == "float16" else _number(dtype)
+        own = np.dtype(np.float32) if dtype == "float16" else number_type(dtype)
         return X if own is None or str(own) == dtype else X.astype(own)
     changed = {}
     for j, name in enumerate(dtypes_of(X) or []):
         if name.startswith("Sparse["):  # pandas' own
             changed[j] = X.iloc[:, j].sparse.to_dense().to_numpy()
             continue
-        own = np.dtype(np.float64) if name == "object" and _are_numbers(X.iloc[:, j]) else _number(name)
+        own = np.dtype(np.float64) if name == "object" and _are_numbers(X.iloc[:, j]) else number_type(name)
         if own is None or (name == str(own) and name != "float16"):
             continue
         own = np.dtype(np.float32) if own == np.float16 else own
         if own.kind != "f" and X.iloc[:, j].isna().any():
             own = np.dtype(np.float64)
         changed[j] = X.iloc[:, j].to_numpy(dtype=own, **({"na_value": np.nan} if own.kind == "f" else {}))
-    return _replaced(X, changed) if changed else X
+    return with_columns(X, changed) if changed else X
 
 
 def _are_numbers(values: Iterable[Any]) -> bool:
@@ -174,58 +177,6 @@ def _same_kind_of_time(given: str, trained: str) -> bool:
     return bool(kinds[0]) and given != trained
 
 
-def form_of(X: Any) -> str:
-    """``"sparse"``, ``"pandas"``, ``"polars"`` or ``"array"``.
-
-    >>> form_of(np.eye(2)), form_of(sparse.csr_array(np.eye(2)))
-    ('array', 'sparse')
-    """
-    if sparse.issparse(X):
-        return "sparse"
-    return ("pandas" if hasattr(X, "iloc") else "polars") if hasattr(X, "columns") else "array"
-
-
-def in_form(X: Any, form: str | None, names: Any = None) -> Any:
-    """Rows of numbers in the form that those of training had, as far as that is known; others as they are.
-
-    Sums are rounded otherwise of sparse rows, and scikit-learn computes in float64 where polars has float32.
-
-    >>> in_form(np.eye(2), "sparse").format
-    'csr'
-    """
-    own = form_of(X)
-    types = dtypes_of(X)
-    known = [_number(name) for name in (types if isinstance(types, list) else [str(types)])]
-    numbers = [kind for kind in known if kind is not None]
-    if form in (None, own) or len(getattr(X, "shape", ())) != 2 or len(numbers) < len(known):
-        return X
-    columns = {str(name): _values(X, j) for j, name in enumerate(X.columns)} if own in ("pandas", "polars") else {}
-    if form in ("array", "sparse"):
-        rows = X.toarray() if own == "sparse" else _in_common(columns, numbers) if columns else X
-        return sparse.csr_array(rows) if form == "sparse" else rows
-    X = X.toarray() if own == "sparse" else X
-    if not columns:
-        names = range(X.shape[1]) if names is None else names
-        columns, numbers = {str(name): X[:, j] for j, name in enumerate(names)}, numbers * X.shape[1]
-    typed = {
-        name: values.astype(kind) if kind.kind == "f" or np.isfinite(values).all() else values
-        for (name, values), kind in zip(columns.items(), numbers, strict=True)
-    }
-    if form == "pandas":
-        import pandas as pd
-
-        return pd.DataFrame(typed, index=getattr(X, "index", None))
-    import polars as pl
-
-    return pl.DataFrame(typed)
-
-
-def _in_common(columns: dict[str, np.ndarray], numbers: list[Any]) -> np.ndarray:
-    """Columns as one array, of a type that holds them all."""
-    floats = [kind if kind.kind == "f" else np.dtype(np.float64) for kind in numbers]
-    return np.column_stack(list(columns.values())).astype(np.result_type(*floats))
-
-
 def conform(X: Any, trained: Types, calibrated: Types) -> Any:
     """Rows in the types of training, and no finer than those of calibration; what is no number stays as it is.
 
@@ -242,7 +193,7 @@ def conform(X: Any, trained: Types, calibrated: Types) -> Any:
     wanted, bound = _of_columns(trained, X.shape[1]), _of_columns(calibrated, X.shape[1])
     if hasattr(X, "columns"):
         return _frame(X, wanted, bound)
-    own = _number(str(X.dtype))
+    own = number_type(str(X.dtype))
     if own is None:
         return X
     one_bound = len(set(map(str, bound))) == 1
@@ -283,35 +234,41 @@ def _rounded(X: Any, dtype: Any) -> Any:
 def _frame(X: Any, wanted: list[Any], bound: list[Any]) -> Any:
     changed = {}
     for j, (name, want, limit) in enumerate(zip(dtypes_of(X) or [], wanted, bound, strict=True)):
-        own = _number(name)
-        if own is None and want is not None and (own := _of_values(X, j)) is None:
+        own = number_type(name)
+        if own is None and (want is not None or limit is not None):
+            own = _of_values(X, j)
+        if own is None:
             continue
-        finer = limit is not None and own is not None and _digits(limit) < _digits(own)
-        if own is not None and ((want is not None and want != own) or finer or own != _number(name)):
-            values = _values(X, j)
-            changed[j] = _cast(values, want if want is not None else own, limit)
-    return _replaced(X, changed) if changed else X
+        if want is None and own.kind == "f":  # objects and categories of numbers are computed in float64
+            want = np.dtype(np.float64)  # noqa: PLW2901
+        finer = limit is not None and _digits(limit) < _digits(own)
+        if (want is not None and want != own) or finer or number_type(name) is None:
+            changed[j] = _cast(values_of(X, j), want if want is not None else own, limit)
+    return with_columns(X, changed) if changed else X
 
 
 def _of_values(X: Any, j: int) -> np.dtype[Any] | None:
     """The type of a column of objects or categories that are numbers; None if they are not."""
     try:
-        _values(X, j)
+        values_of(X, j)
     except (TypeError, ValueError):
         return None
     return np.dtype(np.float64)
 
 
-def _values(X: Any, j: int) -> np.ndarray:
+def values_of(X: Any, j: int) -> np.ndarray:
     """A column of numbers as floats, NaN where missing."""
     if hasattr(X, "iloc"):
         return np.asarray(X.iloc[:, j].to_numpy(dtype=np.float64, na_value=np.nan))
     import polars as pl
 
-    return np.asarray(X.to_series(j).cast(pl.Float64).to_numpy())
+    try:
+        return np.asarray(X.to_series(j).cast(pl.Float64).to_numpy())
+    except pl.exceptions.PolarsError as error:
+        raise ValueError(f"the column {X.columns[j]!r} is not numbers: {error}") from None
 
 
-def _replaced(X: Any, columns: dict[int, np.ndarray]) -> Any:
+def with_columns(X: Any, columns: dict[int, np.ndarray]) -> Any:
     if hasattr(X, "isetitem"):
         X = X.copy(deep=False)
         for j, values in columns.items():
@@ -320,6 +277,29 @@ def _replaced(X: Any, columns: dict[int, np.ndarray]) -> Any:
     import polars as pl
 
     return X.with_columns(pl.Series(X.columns[j], values) for j, values in columns.items())
+
+
+def types_by_value(types: Types, X: Any) -> Types:
+    """The types of calibration rows; lists and objects do not say theirs, but their numbers may all be float32's.
+
+    >>> types_by_value(None, np.array([[np.float32(0.1)]], dtype=float)), types_by_value("float64", np.array([[0.5]]))
+    ('float32', 'float64')
+    """
+    names, own = (some if isinstance(some, list) else [some] for some in (types, dtypes_of(X)))
+    if len(names) != len(own):
+        return types
+    unsaid = [name in _UNSAID and _has_numbers(X, j, str(own[j])) for j, name in enumerate(names)]
+    if not any(unsaid) or not held_by_float32(X).all():
+        return types
+    found = ["float32" if here else str(name) for here, name in zip(unsaid, names, strict=True)]
+    return found if isinstance(types, list) else found[0]
+
+
+def _has_numbers(X: Any, j: int, name: str) -> bool:
+    """Whether a column holds numbers, perhaps as categories; texts of numbers are texts."""
+    if name == "category" and hasattr(X, "iloc"):
+        return X.iloc[:, j].cat.categories.dtype.kind in "fiu"
+    return number_type(name) is not None
 
 
 def held_by_float32(X: Any) -> np.ndarray:
@@ -337,8 +317,8 @@ def held_by_float32(X: Any) -> np.ndarray:
         numbers = isinstance(X, np.ndarray) and X.dtype.kind in "fiu"
         columns = (X[:, [j]] for j in range(X.shape[1])) if numbers else _columns_of_objects(X)
     else:
-        types = [_number(name) for name in dtypes_of(X) or []]
-        columns = [_values(X, j)[:, None] for j, own in enumerate(types) if own is not None and own.kind != "b"]
+        types = [number_type(name) for name in dtypes_of(X) or []]
+        columns = [values_of(X, j)[:, None] for j, own in enumerate(types) if own is not None and own.kind != "b"]
         if hasattr(X, "iloc"):
             objects = [j for j, own in enumerate(types) if own is None]
             columns += [one for j in objects for one in _columns_of_objects(X.iloc[:, [j]])]
@@ -364,13 +344,13 @@ def rounded(X: Any, coarse: str, every: slice | None = None) -> Any:
     if hasattr(X, "columns"):
         changed = {}
         for j, name in enumerate(dtypes_of(X) or []):
-            if j in places and (own := _number(name)) is not None and own.kind != "b":
-                before = _values(X, j)
+            if j in places and (own := number_type(name)) is not None and own.kind != "b":
+                before = values_of(X, j)
                 after = _rounded(before, dtype).astype(np.float64)
                 if not np.array_equal(before, after, equal_nan=True):
                     changed[j] = after
-        return _replaced(X, changed) if changed else None
-    if _number(str(getattr(X, "dtype", "object"))) is None:
+        return with_columns(X, changed) if changed else None
+    if number_type(str(getattr(X, "dtype", "object"))) is None:
         return None
     after = _rounded(X, dtype).astype(np.float64)
     if every is not None:

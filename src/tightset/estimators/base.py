@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from tightset.compute.hashing import mark_of
 from tightset.compute.partitions import Partitions
-from tightset.compute.row_types import COARSE, coarser_than, dtypes_of, rounded, slack_of
+from tightset.compute.row_types import COARSE, coarser_than, dtypes_of, rounded, slack_of, types_by_value
 from tightset.conformal.icp import Calibration
 from tightset.conformal.inefficiency import as_inefficiency
 from tightset.conformal.splits import calibration_split
@@ -187,11 +187,12 @@ class ConformalPredictor(Predicting, ClassifierMixin, BaseEstimator):
             raise ValueError(
                 "calibrate needs a single trained model, but cv trained one for each fold; fit with cv=None"
             )
-        with self._whole_or_not_at_all():
-            rows = self._calibration_rows(X, y, groups)
-            fold = self.folds_[0]
-            self.folds_ = [fold._replace(calibrations=self._calibrations(fold.models, *rows))]
-            self._warn_of_calibration(rows[1])
+        then = copy(self)  # which takes the place of this one at once: others may be predicting
+        rows = then._calibration_rows(X, y, groups)
+        fold = self.folds_[0]
+        then.folds_ = [fold._replace(calibrations=then._calibrations(fold.models, *rows))]
+        then._warn_of_calibration(rows[1])
+        self.__dict__ = dict(vars(then))
         return self
 
     def _calibrations(self, models: list[Any], X: Any, y: np.ndarray, groups: np.ndarray | None) -> list[Calibration]:
@@ -255,8 +256,9 @@ class ConformalPredictor(Predicting, ClassifierMixin, BaseEstimator):
         return False
 
     def _calibration_rows(self, X: Any, y: Any, groups: Any, suffix: str = "") -> CalibrationRows:
-        self._calibrated_types = dtypes_of(X)
+        given = dtypes_of(X)
         X = self._rows(X, reset=False)
+        self._calibrated_types = types_by_value(given, X) if not isinstance(X, Partitions) else given
         y = self._encode(X, y, f"y{suffix}", unknown="miss")
         return X, y, check_groups(groups, len(y), f"groups{suffix}")
 

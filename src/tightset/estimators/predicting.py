@@ -13,7 +13,8 @@ import numpy as np
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from tightset.compute.partitions import Partitions, as_they_are, is_dask, lazily
-from tightset.compute.row_types import Types, coarser_than, conform, dtypes_of, form_of, in_form, in_units_of
+from tightset.compute.row_forms import form_of, gap_of, in_form, with_gap
+from tightset.compute.row_types import Types, coarser_than, conform, dtypes_of, in_units_of, types_by_value
 from tightset.conformal import metrics
 from tightset.conformal.icp import Calibration, significance
 from tightset.conformal.inefficiency import as_inefficiency
@@ -64,8 +65,9 @@ class Predicting(ABC):
     _dtypes: Types = None
     _trained_types: Types = None
     _calibrated_types: Types = None
-    _form: str | None = None  # that of the rows of training
-    later_fields = ("_trained_types", "_calibrated_types", "_form", "_mark")
+    _form: str | None = None  # that of the rows of training, and what stands for gaps among their texts
+    _gap: str | None = None
+    later_fields = ("_trained_types", "_calibrated_types", "_form", "_gap", "_mark")
 
     @abstractmethod
     def _check_rows(self, X: Any, *, reset: bool) -> Any:
@@ -234,8 +236,9 @@ class Predicting(ABC):
 
     def _in_trained_types(self, X: Any) -> Any:
         """Rows that were checked, in the types and the form in which they are computed; see `rowtypes`."""
-        X = in_form(X, self._form, getattr(self, "feature_names_in_", None))
-        return conform(X, self._trained_types, self._calibrated_types)
+        types = self._trained_types, self._calibrated_types
+        X = in_form(conform(X, *types), self._form, getattr(self, "feature_names_in_", None))
+        return with_gap(conform(X, *types), self._gap)
 
     def _model_for(self, level: Any) -> int:
         """Which of the trained measures serves a level: its own, or the one trained nearest to it."""
@@ -282,9 +285,9 @@ class Predicting(ABC):
         else:
             rows = first = self._check_rows(sound_rows(X), reset=reset)
         if reset:
-            self._dtypes = self._calibrated_types = given
+            self._dtypes, self._calibrated_types = given, types_by_value(given, first)
             self._trained_types = dtypes_of(first)
-            self._form = form_of(first)
+            self._form, self._gap = form_of(first), gap_of(first)
         return rows
 
     def _encode(self, X: Any, y: Any, name: str, *, unknown: str = "raise") -> np.ndarray:

@@ -46,6 +46,7 @@ def check_predictor(model: ConformalPredictor) -> None:
         must(right, f"{name}.feature_names_in_ must be a name for each column")
     for types in ("_dtypes", "_trained_types", "_calibrated_types"):
         must(fits(getattr(model, types), str | list[str] | None), f"{name}.{types} must be names of types")
+    must(model._gap in (None, "None", "nan"), f"{name}._gap must be a sign for what is missing")
     must(model._form in (None, "array", "sparse", "pandas", "polars"), f"{name}._form must be a form of rows")
     must(fits(model._mark, int) and 0 <= model._mark < 2**63, f"{name}._mark must be a whole number")
     seed = vars(model).get("_seed", 0)
