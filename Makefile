@@ -8,8 +8,9 @@ BIN := $(VENV)/bin
 demo: $(VENV)/installed
 	$(BIN)/tightset demo
 
+# Two workers with a thread each: threads of two workers would wait for each other.
 test: $(VENV)/installed
-	$(BIN)/python -m pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check .
