@@ -11,7 +11,7 @@ from clock import Ledger, Side, median_ms, quotients, take_turns
 from samples import SHAPES, rows_of
 from tightset.compute.blocks import Rows
 from tightset.compute.threads import Threads
-from tightset.measures.measures import MEASURES, Linear
+from tightset.measures import MEASURES, Linear
 from tightset.objectives.objective import Penalised, Profiled
 from tightset.objectives.training import Surrogate, Training
 from tightset.search.grid import GRID

@@ -20,7 +20,7 @@ import numpy as np
 
 from tightset.compute.blocks import Rows
 from tightset.conformal.inefficiency import LOG, SIZE
-from tightset.measures.measures import Linear
+from tightset.measures import Linear
 from tightset.objectives.cuda import fused
 from tightset.objectives.objective import Penalised
 from tightset.objectives.training import Surrogate

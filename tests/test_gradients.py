@@ -9,7 +9,7 @@ from tightset.compute.arrays import label_runs, own_label
 from tightset.compute.blocks import Rows
 from tightset.conformal.icp import Calibration, threshold
 from tightset.conformal.inefficiency import LOG, SIZE, Inefficiency, power
-from tightset.measures.measures import Linear
+from tightset.measures import Linear
 from tightset.objectives.objective import FORMS, Penalised
 from tightset.objectives.training import Surrogate
 

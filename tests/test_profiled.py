@@ -9,7 +9,7 @@ from scipy.special import log_softmax
 from test_gradients import CUBIC, WEIGHTS, B, C, K, M, assert_same_gradient, numeric_gradient, problem
 from tightset.conformal.icp import threshold
 from tightset.conformal.inefficiency import LOG, SIZE, power
-from tightset.measures.measures import MEASURES
+from tightset.measures import MEASURES
 from tightset.objectives.objective import LogLoss, Profiled
 from tightset.objectives.training import Training
 

@@ -11,7 +11,7 @@ from test_gradients import numeric_gradient
 from tightset import Search
 from tightset.compute.threads import Threads
 from tightset.conformal.inefficiency import LOG, SIZE
-from tightset.measures.measures import MEASURES
+from tightset.measures import MEASURES
 from tightset.models.columns import Columns
 from tightset.objectives.objective import LogLoss, Profiled
 from tightset.objectives.training import Training

@@ -6,7 +6,7 @@ import pytest
 from tightset import SCPOClassifier
 from tightset.compute.blocks import Rows
 from tightset.conformal.inefficiency import LOG
-from tightset.measures.measures import Linear
+from tightset.measures import Linear
 from tightset.objectives.objective import Penalised
 from tightset.objectives.training import Surrogate
 from tightset.search.grid import grid_search

@@ -18,7 +18,7 @@ from tightset.compute.progress import Progress
 from tightset.conformal.inefficiency import as_inefficiency
 from tightset.estimators.base import ConformalPredictor
 from tightset.estimators.checks import generator
-from tightset.measures.measures import MEASURES
+from tightset.measures import MEASURES
 from tightset.models.classifiers import (
     PRECOMPUTED,
     auto_classifiers,

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from tightset.compute.arrays import Array
 from tightset.compute.threads import Threads
-from tightset.measures.measures import MEASURES
+from tightset.measures import MEASURES
 from tightset.models.columns import Columns, as_numbers
 from tightset.objectives.training import centred
 from tightset.storage.registry import storable

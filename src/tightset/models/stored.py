@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tightset.exceptions import ModelFileError
-from tightset.measures.measures import MEASURES
+from tightset.measures import MEASURES
 from tightset.models.classifiers import Averaged, Given
 from tightset.models.columns import Columns
 from tightset.models.ensembles import Ensemble, LinearModel, LogProbabilities, Member, Stacked, Tempered

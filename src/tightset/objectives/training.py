@@ -16,7 +16,7 @@ __all__ = ["Measure", "Objective", "Surrogate", "Training", "centred"]
 
 
 class Measure(Protocol):
-    """A conformity measure; see `tightset.measures.measures`."""
+    """A conformity measure; see `tightset.measures`."""
 
     name: str
 

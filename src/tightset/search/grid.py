@@ -14,7 +14,7 @@ from tightset.compute.arrays import Array, as_array, room_for_scores, to_numpy
 from tightset.compute.blocks import Rows
 from tightset.conformal.icp import significance, threshold
 from tightset.conformal.inefficiency import SIZE, Inefficiency
-from tightset.measures.measures import Linear
+from tightset.measures import Linear
 from tightset.objectives.cuda import can_fuse, fused
 from tightset.objectives.objective import FORMS, Penalised
 from tightset.objectives.training import Surrogate

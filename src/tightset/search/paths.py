@@ -17,7 +17,7 @@ from tightset.compute.arrays import as_array, room_for_scores, to_numpy
 from tightset.compute.progress import Progress
 from tightset.compute.threads import Threads
 from tightset.conformal.inefficiency import Inefficiency
-from tightset.measures.measures import MEASURES
+from tightset.measures import MEASURES
 from tightset.models.columns import Columns
 from tightset.objectives.objective import LogLoss, Profiled
 from tightset.objectives.training import Objective, Training

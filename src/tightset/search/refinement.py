@@ -18,7 +18,7 @@ from tightset.compute.arrays import Run, label_runs, own_label
 from tightset.compute.partitions import add_up
 from tightset.compute.threads import Threads
 from tightset.conformal.inefficiency import Inefficiency
-from tightset.measures.measures import MEASURES
+from tightset.measures import MEASURES
 from tightset.models.columns import Columns
 from tightset.models.ensembles import Member
 from tightset.objectives.objective import LogLoss, Profiled

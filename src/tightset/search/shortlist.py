@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tightset.compute.arrays import to_numpy
-from tightset.measures.measures import MEASURES
+from tightset.measures import MEASURES
 from tightset.models.ensembles import Ensemble, Member, Stacked, combine
 from tightset.objectives.training import centred
 from tightset.search.judging import Judge

@@ -1,0 +1,48 @@
+"""Matrix products of many candidates at once, and the softmax, in place."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import sparse
+
+from tightset.compute.arrays import Array, Scratch, namespace
+
+__all__ = ["product", "pull", "to_log_softmax"]
+
+
+def product(X: Array, theta: Array, scratch: Scratch | None = None) -> Array:
+    """``X theta_b`` of every candidate by one matrix product; rows lie last in memory, so sums add long vectors."""
+    B, m, D = theta.shape
+    xp = namespace(theta)
+    stacked = xp.reshape(xp.permute_dims(theta, (0, 2, 1)), (B * D, m))
+    if sparse.issparse(X):
+        return np.moveaxis((X @ stacked.T).reshape(-1, B, D), 0, 1)
+    if scratch is None:
+        found = stacked @ X.T
+    else:
+        found = xp.matmul(stacked, X.T, out=scratch.take((B * D, X.shape[0]), theta))
+    return xp.permute_dims(xp.reshape(found, (B, D, X.shape[0])), (0, 2, 1))
+
+
+def pull(X: Array, dU: Array, scratch: Scratch | None = None) -> Array:
+    """``X' dU_b`` of every candidate, ``(B, m, D)``."""
+    B, k, D = dU.shape
+    xp = namespace(dU)
+    stacked = xp.reshape(xp.permute_dims(dU, (0, 2, 1)), (B * D, k))
+    if sparse.issparse(X):
+        found = (X.T @ stacked.T).T
+    elif scratch is None:
+        found = stacked @ X
+    else:
+        found = xp.matmul(stacked, X, out=scratch.take((B * D, X.shape[1]), dU))
+    return xp.permute_dims(xp.reshape(found, (B, D, X.shape[1])), (0, 2, 1))
+
+
+def to_log_softmax(Z: Array) -> Array:
+    """``Z <- Z - log sum_c exp Z_c`` in place, and the term that was taken off, ``(B, k, 1)``."""
+    xp = namespace(Z)
+    top = xp.max(Z, axis=-1, keepdims=True)
+    Z -= top
+    rest = xp.log(xp.sum(xp.exp(Z), axis=-1, keepdims=True))
+    Z -= rest
+    return top + rest

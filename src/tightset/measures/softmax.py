@@ -1,0 +1,40 @@
+"""Log-probabilities of a logistic regression as a measure."""
+
+from __future__ import annotations
+
+from tightset.compute.arrays import Array, namespace
+from tightset.measures.products import product, pull, to_log_softmax
+
+__all__ = ["Softmax"]
+
+
+class Softmax:
+    """``A(x, y) = z_y - log sum_c exp z_c`` with ``z = theta' x``: the log-probability of a logistic regression.
+
+    At the logistic coefficients it is the baseline itself, so descent starts there and can only move on if it pays.
+    ``dz = dA - p sum_y dA_y``, where ``p = exp A``.
+
+    >>> A, _ = Softmax().forward(np.array([[1.0]]), np.array([[[0.0, 0.0]]]))
+    >>> bool(np.allclose(np.exp(A), 0.5))
+    True
+    """
+
+    name = "softmax"
+
+    def start(self, T: Array) -> Array:
+        return T
+
+    def labels(self, D: int) -> int:
+        return D
+
+    def forward(self, X: Array, theta: Array) -> tuple[Array, Array]:
+        A = product(X, theta)
+        to_log_softmax(A)
+        return A, A
+
+    def backward(self, X: Array, saved: Array, dA: Array) -> Array:
+        xp = namespace(dA)
+        p = xp.exp(saved)
+        p *= xp.sum(dA, axis=-1, keepdims=True)
+        dA -= p
+        return pull(X, dA)
