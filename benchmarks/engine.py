@@ -12,7 +12,8 @@ from samples import SHAPES, rows_of
 from tightset.compute.blocks import Rows
 from tightset.compute.threads import Threads
 from tightset.measures import MEASURES, Linear
-from tightset.objectives.objective import Penalised, Profiled
+from tightset.objectives.penalised import Penalised
+from tightset.objectives.profiled import Profiled
 from tightset.objectives.training import Surrogate, Training
 from tightset.search.grid import GRID
 from tightset.solvers.descent import GradientDescent, minimise

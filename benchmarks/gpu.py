@@ -22,7 +22,7 @@ from tightset.compute.blocks import Rows
 from tightset.conformal.inefficiency import LOG, SIZE
 from tightset.measures import Linear
 from tightset.objectives.cuda import fused
-from tightset.objectives.objective import Penalised
+from tightset.objectives.penalised import Penalised
 from tightset.objectives.training import Surrogate
 from tightset.search.grid import GRID, grid_search
 from tightset.solvers.descent import GradientDescent, minimise

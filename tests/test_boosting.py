@@ -13,7 +13,7 @@ from tightset.conformal.inefficiency import LOG, SIZE
 from tightset.conformal.splits import fold_of_rows
 from tightset.models.ensembles import tempered
 from tightset.models.trees import _LOG_LOSS, LIBRARIES, grow, size_gradient
-from tightset.objectives.objective import Profiled
+from tightset.objectives.profiled import Profiled
 
 QUICK = Search((("softmax", 1.0),), pulls=(1.0, 0.1), max_iter=10, folds=3, repeats=1, strengths=(1.0,))
 

@@ -10,7 +10,7 @@ from tightset.compute.blocks import Rows
 from tightset.conformal.icp import Calibration, threshold
 from tightset.conformal.inefficiency import LOG, SIZE, Inefficiency, power
 from tightset.measures import Linear
-from tightset.objectives.objective import FORMS, Penalised
+from tightset.objectives.penalised import FORMS, Penalised
 from tightset.objectives.training import Surrogate
 
 CUBIC = Inefficiency("own", lambda w: w + 0.1 * w**3, lambda w: 1 + 0.3 * w**2)

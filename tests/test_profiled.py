@@ -10,7 +10,8 @@ from test_gradients import CUBIC, WEIGHTS, B, C, K, M, assert_same_gradient, num
 from tightset.conformal.icp import threshold
 from tightset.conformal.inefficiency import LOG, SIZE, power
 from tightset.measures import MEASURES
-from tightset.objectives.objective import LogLoss, Profiled
+from tightset.objectives.log_loss import LogLoss
+from tightset.objectives.profiled import Profiled
 from tightset.objectives.training import Training
 
 measures = pytest.mark.parametrize("measure", MEASURES.values(), ids=MEASURES)
@@ -87,7 +88,7 @@ def test_it_is_the_limit_of_the_penalised_loss_with_the_threshold_free():
     A = X @ theta
     q = objective.threshold(A[:, np.arange(K), y], np.full((B, K), 1 / K))
     expected = objective.value_and_gradient(A, y)[0]
-    from tightset.objectives.objective import Penalised
+    from tightset.objectives.penalised import Penalised
 
     heavy = Penalised(objective.eps, np.full(B, 1e9), objective.gamma, q=0.0, form="L")
     np.testing.assert_allclose(heavy.value_and_gradient(A - q[:, None, None], y)[0], expected, rtol=1e-6)

@@ -13,7 +13,8 @@ from tightset.compute.threads import Threads
 from tightset.conformal.inefficiency import LOG, SIZE
 from tightset.measures import MEASURES
 from tightset.models.columns import Columns
-from tightset.objectives.objective import LogLoss, Profiled
+from tightset.objectives.log_loss import LogLoss
+from tightset.objectives.profiled import Profiled
 from tightset.objectives.training import Training
 from tightset.search.refinement import InMemory, _OnAllRows, _Piece
 

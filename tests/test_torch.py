@@ -7,7 +7,7 @@ from tightset import SCPOClassifier
 from tightset.compute.blocks import Rows
 from tightset.conformal.inefficiency import LOG
 from tightset.measures import Linear
-from tightset.objectives.objective import Penalised
+from tightset.objectives.penalised import Penalised
 from tightset.objectives.training import Surrogate
 from tightset.search.grid import grid_search
 from tightset.solvers.descent import Adam, GradientDescent, minimise

@@ -28,7 +28,7 @@ from tightset.compute.progress import Progress
 from tightset.conformal.inefficiency import Inefficiency
 from tightset.exceptions import warn
 from tightset.models.ensembles import tempered
-from tightset.objectives.objective import Profiled
+from tightset.objectives.profiled import Profiled
 from tightset.storage.registry import storable
 
 __all__ = ["LIBRARIES", "Grown", "Trees", "grow", "numbers_or_missing", "size_gradient"]

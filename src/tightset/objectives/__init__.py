@@ -1,1 +1,10 @@
-"""What training minimises: smooth set size at a level of coverage, in the space of scores."""
+"""The surrogate of a conformal predictor: scores and labels in, loss and ``dL/dA`` out.
+
+The objective lives in score space and is made of sums over samples. A block of rows yields the sums and two raw
+derivatives; only when all sums are known does the loss, and with it the weight of each derivative, follow:
+
+    dL/dA_iy = a * dF_iy + b * dV_i * [y = y_i],        a, b one number a candidate.
+
+Both derivatives are pulled back block by block before ``a`` and ``b`` are known, so one pass over the rows gives
+the exact gradient for any cut into blocks.
+"""

@@ -18,7 +18,7 @@ import numpy as np
 
 from tightset.compute.arrays import Array
 from tightset.conformal.inefficiency import LOG, SIZE
-from tightset.objectives.objective import Penalised, Sums
+from tightset.objectives.penalised import Penalised, Sums
 
 __all__ = ["FusedSurrogate", "can_fuse", "fused"]
 

@@ -10,27 +10,11 @@ import numpy as np
 
 from tightset.compute.arrays import Array, Run, Scratch, namespace
 from tightset.compute.blocks import Block, Rows
-from tightset.objectives.objective import Penalised, Sums
+from tightset.measures.contract import Measure
+from tightset.objectives.contract import Objective
+from tightset.objectives.penalised import Penalised, Sums
 
-__all__ = ["Measure", "Objective", "Surrogate", "Training", "centred"]
-
-
-class Measure(Protocol):
-    """A conformity measure; see `tightset.measures`."""
-
-    name: str
-
-    def start(self, T: Array) -> Array: ...
-    def labels(self, D: int) -> int: ...
-    def forward(self, X: Array, theta: Array) -> tuple[Array, Any]: ...
-    def backward(self, X: Array, saved: Any, dA: Array) -> Array: ...
-
-
-class Objective(Protocol):
-    """A loss in score space; see `tightset.objectives.objective`."""
-
-    def take(self, candidates: Array) -> Self: ...
-    def value_and_gradient(self, A: Array, y: np.ndarray, weight: Array | None = None) -> tuple[Array, Array]: ...
+__all__ = ["Surrogate", "Training", "centred"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from tightset.conformal.icp import significance, threshold
 from tightset.conformal.inefficiency import SIZE, Inefficiency
 from tightset.measures import Linear
 from tightset.objectives.cuda import can_fuse, fused
-from tightset.objectives.objective import FORMS, Penalised
+from tightset.objectives.penalised import FORMS, Penalised
 from tightset.objectives.training import Surrogate
 from tightset.solvers.descent import Adam, GradientDescent, Solution, minimise
 from tightset.storage.registry import storable

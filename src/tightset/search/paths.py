@@ -19,8 +19,10 @@ from tightset.compute.threads import Threads
 from tightset.conformal.inefficiency import Inefficiency
 from tightset.measures import MEASURES
 from tightset.models.columns import Columns
-from tightset.objectives.objective import LogLoss, Profiled
-from tightset.objectives.training import Objective, Training
+from tightset.objectives.contract import Objective
+from tightset.objectives.log_loss import LogLoss
+from tightset.objectives.profiled import Profiled
+from tightset.objectives.training import Training
 from tightset.solvers.descent import Solution
 from tightset.solvers.lbfgs import lbfgs
 from tightset.storage.registry import storable

@@ -21,7 +21,8 @@ from tightset.conformal.inefficiency import Inefficiency
 from tightset.measures import MEASURES
 from tightset.models.columns import Columns
 from tightset.models.ensembles import Member
-from tightset.objectives.objective import LogLoss, Profiled
+from tightset.objectives.log_loss import LogLoss
+from tightset.objectives.profiled import Profiled
 from tightset.objectives.training import centred
 from tightset.search.paths import Candidate
 from tightset.search.shortlist import Judged

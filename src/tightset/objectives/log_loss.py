@@ -1,0 +1,40 @@
+"""The loss of logistic regression, from which training starts."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import numpy as np
+
+from tightset.compute.arrays import Array, Run, label_runs, namespace, own_label
+from tightset.objectives.weights import normalised
+
+__all__ = ["LogLoss"]
+
+
+class LogLoss:
+    """``L = -mean_i alpha_i``: with the softmax measure, the loss of logistic regression."""
+
+    def take(self, candidates: Array) -> Self:  # noqa: ARG002 - nothing of its own
+        return self
+
+    def value_and_gradient(self, A: Array, y: np.ndarray, weight: Array | None = None) -> tuple[Array, Array]:
+        xp = namespace(A)
+        runs = label_runs(y)
+        alphas = own_label(A, runs)
+        w = normalised(weight, alphas)
+        dA = xp.zeros_like(A)
+        for label, start, stop in runs:
+            dA[:, start:stop, label] = -w[:, start:stop]
+        return -xp.sum(w * alphas, axis=1), dA
+
+    def block(self, A: Array, runs: list[Run], weight: Array, q: Array) -> tuple[tuple[Array, ...], None, Array]:  # noqa: ARG002
+        """As of `Profiled`: sums of ``w`` and ``-w alpha``, and the derivative by the own labels' scores."""
+        xp = namespace(A)
+        own = own_label(A, runs)
+        dV = -(weight + xp.zeros_like(own))
+        return (-xp.sum(dV, axis=1), xp.sum(dV * own, axis=1)), None, dV
+
+    def combine(self, sums: tuple[Array, ...]) -> tuple[Array, None, Array]:
+        weight, loss = sums
+        return loss / weight, None, 1 / weight

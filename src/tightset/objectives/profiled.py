@@ -1,0 +1,122 @@
+"""Set size at exact coverage, without a penalty to choose."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from tightset.compute.arrays import Array, Run, label_runs, namespace, own_label, tanh_inplace
+from tightset.conformal.inefficiency import SIZE, Inefficiency
+from tightset.objectives.weights import normalised
+
+__all__ = ["Profiled"]
+
+_ROWS_TO_START = 500
+_NEWTON_STEPS = 60
+_LOOK_EVERY_ON_DEVICE = 8  # steps; to look whether they are enough holds the device up
+
+
+@dataclass(frozen=True, eq=False)
+class Profiled:
+    """Set size at exact coverage: ``L = mean_i f(s_i)``, the threshold ``q`` solved for and no penalty to choose.
+
+        s_i = sum_y sigma(gamma (A_iy - q)),    q such that  mean_i sigma(gamma (alpha_i - q)) = 1 - eps
+
+    It is the limit ``lam -> infinity`` of `Penalised` with ``q`` free. With ``D = gamma sigma (1 - sigma)`` the
+    implicit function theorem gives
+
+        dL/dA_iy = w_i f'(s_i) D_iy - rho w_i D_i,y_i [y = y_i],
+        rho = sum_j w_j f'(s_j) sum_c D_jc / sum_j w_j D_j,y_j
+
+    (weights ``w`` of sum 1). Conventions as in `Penalised`.
+
+    >>> one = np.ones(1)
+    >>> A = np.array([[[3.0, -1.0], [0.0, 2.0]]])
+    >>> loss, dA = Profiled(eps=0.1 * one, gamma=2 * one).value_and_gradient(A, np.array([0, 1]))
+    >>> bool(abs(dA.sum()) < 1e-9)  # all scores moved alike move the threshold with them
+    True
+    """
+
+    eps: Array
+    gamma: Array
+    f: Inefficiency = SIZE
+    tol: float = 1e-5
+
+    def take(self, candidates: Array) -> Self:
+        return replace(self, eps=self.eps[candidates], gamma=self.gamma[candidates])
+
+    def threshold(self, alphas: Array, weight: Array) -> Array:
+        """``q (B,)`` for own-label scores ``(B, k)`` and weights ``(B, k)`` of sum 1.
+
+        Newton's method, kept in a bracket. It stops at a coverage error of ``tol``: the loss is corrected for what is
+        left to first order, which makes it as good as exact.
+        """
+        xp = namespace(alphas)
+        k = alphas.shape[1]
+        some = xp.sort(alphas[:, :: max(1, k // _ROWS_TO_START)], axis=1)  # a quantile of some rows is a good start
+        ranks = xp.astype(self.eps * (some.shape[1] - 1), xp.int64)
+        q = xp.take_along_axis(some, ranks[:, None], axis=1)[:, 0]
+        low, high = xp.min(alphas, axis=1) - 40 / self.gamma, xp.max(alphas, axis=1) + 40 / self.gamma
+        look_every = 1 if isinstance(alphas, np.ndarray) else _LOOK_EVERY_ON_DEVICE
+        for step in range(1, _NEWTON_STEPS + 1):
+            t = tanh_inplace((alphas - q[:, None]) * (self.gamma / 2)[:, None])
+            excess = (xp.sum(weight * t, axis=1) - (1 - 2 * self.eps)) / 2
+            if step % look_every == 0 and bool(xp.all(xp.abs(excess) <= self.tol)):
+                break
+            slope = self.gamma / 4 * (1 - xp.sum(weight * t * t, axis=1))
+            low, high = xp.where(excess > 0, q, low), xp.where(excess < 0, q, high)
+            newton = q + excess / xp.clip(slope, 1e-30, None)
+            q = xp.where((newton > low) & (newton < high), newton, (low + high) / 2)
+        return q
+
+    def value_and_gradient(self, A: Array, y: np.ndarray, weight: Array | None = None) -> tuple[Array, Array]:
+        """Loss ``(B,)`` and ``dL/dA (B, k, C)``."""
+        xp = namespace(A)
+        C = A.shape[-1]
+        runs = label_runs(y)
+        alphas = own_label(A, runs)
+        w = normalised(weight, alphas)
+        q = self.threshold(alphas, w)
+        t = tanh_inplace((A - q[:, None, None]) * (self.gamma / 2)[:, None, None])
+        own = own_label(t, runs)
+        s = (C + xp.sum(t, axis=-1)) / 2
+        dA = t
+        dA *= t
+        dA -= 1  # minus four slopes: the factor is made good at the end
+        dA *= (w if self.f == SIZE else w * self.f.derivative(s))[..., None]
+        d_own = w * (own * own - 1)
+        rho = xp.sum(dA, axis=(1, 2)) / xp.clip(xp.sum(d_own, axis=1), None, -1e-30)
+        for label, start, stop in runs:
+            dA[:, start:stop, label] -= rho[:, None] * d_own[:, start:stop]
+        dA *= (-self.gamma / 4)[:, None, None]
+        excess = (xp.sum(w * own, axis=1) - (1 - 2 * self.eps)) / 2
+        return xp.sum(w * self.f(s), axis=1) - rho * excess, dA
+
+    def block(self, A: Array, runs: list[Run], weight: Array, q: Array) -> tuple[tuple[Array, ...], Array, Array]:
+        """For rows that are not all at hand: sums over these ``(B,)``, and the raw derivatives ``dF`` and ``dV``.
+
+        The sums are of ``w``, ``w f(s)``, ``w t`` at the own label, ``dF`` and ``dV``; the memory of ``A`` is used up.
+        """
+        xp = namespace(A)
+        A -= q[:, None, None]
+        A *= (self.gamma / 2)[:, None, None]
+        t = tanh_inplace(A)
+        own = own_label(t, runs)
+        s = (A.shape[-1] + xp.sum(t, axis=-1)) / 2
+        dF = t
+        dF *= t
+        dF -= 1
+        dF *= (weight if self.f == SIZE else weight * self.f.derivative(s))[..., None]
+        dV = weight * (own * own - 1)
+        rows = weight + xp.zeros_like(own), weight * self.f(s), weight * own, xp.sum(dF, axis=-1), dV
+        return tuple(xp.sum(one, axis=1) for one in rows), dF, dV
+
+    def combine(self, sums: tuple[Array, ...]) -> tuple[Array, Array, Array]:
+        """Loss ``(B,)`` and the weights ``a, b (B,)`` of the two raw derivatives."""
+        weight, inefficiency, own, dF, dV = sums
+        rho = dF / namespace(dF).clip(dV, None, -1e-30)
+        excess = (own / weight - (1 - 2 * self.eps)) / 2
+        a = -self.gamma / (4 * weight)
+        return inefficiency / weight - rho * excess, a, -rho * a
