@@ -18,12 +18,13 @@ from studies.datasets import load
 from studies.experiments import LEVELS
 from studies.recipes import DATASETS
 from studies.runner import Study
-from tightset.conformal.icp import Calibration, threshold
+from tightset.conformal.calibration import Calibration
 from tightset.conformal.inefficiency import as_inefficiency
 from tightset.conformal.metrics import sign_test
+from tightset.conformal.ranks import threshold
 from tightset.estimators.scpo import SCPOClassifier
 from tightset.models.columns import Columns
-from tightset.search.paths import Search
+from tightset.search.settings import Search
 
 __all__ = ["EFFICIENCY", "METHODS", "OTHERS_SPLITS", "SMALL", "Comparison", "plan"]
 

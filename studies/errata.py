@@ -9,7 +9,7 @@ import numpy as np
 
 from studies.datasets import load
 from studies.recipes import DATASETS
-from tightset.conformal.icp import Calibration
+from tightset.conformal.calibration import Calibration
 
 __all__ = ["footnote_rank_differs", "logits_against_softmax", "majorities", "measure_errata"]
 

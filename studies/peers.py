@@ -23,7 +23,7 @@ from studies.efficiency import COSTS, DIVISIONS
 from studies.experiments import LEVELS
 from studies.recipes import DATASETS
 from studies.runner import Study
-from tightset.conformal.icp import Calibration
+from tightset.conformal.calibration import Calibration
 from tightset.estimators.conformal import ConformalClassifier
 from tightset.estimators.scpo import SCPOClassifier
 

@@ -13,8 +13,8 @@ import numpy as np
 from scipy.special import stdtrit
 
 from studies.experiments import BINARY, STEPS, Experiment
-from tightset.conformal.icp import rank
 from tightset.conformal.metrics import sign_test_p_value
+from tightset.conformal.ranks import rank
 
 __all__ = [
     "BAND",

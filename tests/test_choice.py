@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tightset.conformal.icp import threshold
 from tightset.conformal.inefficiency import LOG, SIZE
+from tightset.conformal.ranks import threshold
 from tightset.conformal.splits import fold_of_rows
 from tightset.search.judging import Judge
 

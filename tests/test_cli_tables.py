@@ -15,7 +15,7 @@ import pytest
 import tightset
 from commands import FAST, refused, write
 from makers import table
-from tightset.search.paths import SEARCHES, Search
+from tightset.search.settings import SEARCHES, Search
 from tightset.tables.predictor import fit_table
 
 

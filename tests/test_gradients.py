@@ -7,8 +7,9 @@ from scipy import sparse
 
 from tightset.compute.arrays import label_runs, own_label
 from tightset.compute.blocks import Rows
-from tightset.conformal.icp import Calibration, threshold
+from tightset.conformal.calibration import Calibration
 from tightset.conformal.inefficiency import LOG, SIZE, Inefficiency, power
+from tightset.conformal.ranks import threshold
 from tightset.measures import Linear
 from tightset.objectives.penalised import FORMS, Penalised
 from tightset.objectives.training import Surrogate

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tightset.conformal.icp import Calibration
+from tightset.conformal.calibration import Calibration
 from tightset.conformal.inefficiency import LOG
 from tightset.models.columns import Scaling
 from tightset.search.grid import grid_search, training_inefficiency

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from tightset.conformal import icp
-from tightset.conformal.icp import Calibration, calibration_rows_needed, rank, significance, threshold
+from tightset.conformal import calibration as icp
+from tightset.conformal.calibration import Calibration
+from tightset.conformal.ranks import calibration_rows_needed, rank, significance, threshold
 
 LEVELS = {
     0.8: Fraction(1, 5),

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tightset.conformal.icp import rank
 from tightset.conformal.intervals import coverage_band, mean_interval, share_interval
+from tightset.conformal.ranks import rank
 
 
 @pytest.mark.parametrize("n", [1, 17, 1000])

@@ -21,7 +21,7 @@ from studies.recipes import DATASETS
 from studies.report import write_report
 from studies.runner import ResultsError, read_rows, run
 from studies.summary import Cell, Results, best_forms, compare, coverage_law, main_table, printed, reason
-from tightset.conformal.icp import rank
+from tightset.conformal.ranks import rank
 
 REPOSITORY = Path(__file__).parents[1]
 STORED = REPOSITORY / "results" / "paper"

@@ -12,7 +12,8 @@ from tightset.conformal.splits import fold_of_rows
 from tightset.models.columns import Columns
 from tightset.search.from_columns import _doubt, path_search
 from tightset.search.judging import Judge
-from tightset.search.paths import SEARCHES, View, logistic_candidates
+from tightset.search.paths import View, logistic_candidates
+from tightset.search.settings import SEARCHES
 from tightset.search.shortlist import Judged, best_of_row, held_out
 
 QUICK = Search((("two-matrix", 2.0), ("linear", 1.0)), pulls=(1.0, 0.01), max_iter=30, folds=3)

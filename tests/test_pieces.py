@@ -18,11 +18,11 @@ from sklearn.pipeline import make_pipeline
 from makers import baseline, quick_on_top, quick_scpo
 from tightset import TightsetWarning
 from tightset.compute.arrays import settle
-from tightset.conformal import icp
-from tightset.conformal.icp import Calibration
+from tightset.conformal import calibration as icp
+from tightset.conformal.calibration import Calibration
 from tightset.conformal.scores import APS
 from tightset.estimators import pieces
-from tightset.estimators.checks import distinct_labels, label_codes
+from tightset.estimators.labels import distinct_labels, label_codes
 
 # ---- estimators -----------------------------------------------------------------------------------------------------
 

@@ -7,8 +7,8 @@ from scipy import sparse
 from scipy.special import log_softmax
 
 from test_gradients import CUBIC, WEIGHTS, B, C, K, M, assert_same_gradient, numeric_gradient, problem
-from tightset.conformal.icp import threshold
 from tightset.conformal.inefficiency import LOG, SIZE, power
+from tightset.conformal.ranks import threshold
 from tightset.measures import MEASURES
 from tightset.objectives.log_loss import LogLoss
 from tightset.objectives.profiled import Profiled

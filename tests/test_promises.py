@@ -420,7 +420,7 @@ def test_an_entry_that_is_stored_in_parts_is_their_sum(make, blobs):
 
 
 def test_levels_of_a_curve_can_be_asked_for():
-    from tightset.conformal.icp import significance
+    from tightset.conformal.ranks import significance
 
     for level in (0.99999999, 0.9999999, 1e-8):
         assert all(0 < significance(one) < 1 for one in levels_around([level])[0])

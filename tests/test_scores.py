@@ -14,7 +14,7 @@ from sklearn.model_selection import StratifiedShuffleSplit, cross_val_score
 from sklearn.svm import LinearSVC
 
 from tightset import ConformalClassifier
-from tightset.conformal.icp import Calibration
+from tightset.conformal.calibration import Calibration
 from tightset.conformal.scores import APS, LAC, RAPS, SAPS, SCORES, Margin, TopK, as_score, settled
 
 LEVELS = [0.8, 0.9, 0.95]

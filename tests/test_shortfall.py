@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from commands import FAST
-from tightset.conformal.icp import rank
+from tightset.conformal.ranks import rank
 from tightset.conformal.shortfall import calibrated_with, counts_of, of_rows, short_labels
 from tightset.estimators.comparing import Comparison, short_over_splits
 

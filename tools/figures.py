@@ -18,7 +18,7 @@ from sklearn.datasets import make_blobs
 from sklearn.model_selection import train_test_split
 
 from tightset import ConformalClassifier
-from tightset.conformal.icp import threshold
+from tightset.conformal.ranks import threshold
 
 FOLDER = Path(__file__).parents[1] / "docs" / "figures"
 NEW = np.array([[0.0, 0.0], [1.4, 0.0], [1.4, 1.4], [6.0, 6.0]])

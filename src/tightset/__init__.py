@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from tightset.estimators.conformal import ConformalClassifier
     from tightset.estimators.scpo import SCPOClassifier
     from tightset.exceptions import TightsetWarning
-    from tightset.search.paths import Search
+    from tightset.search.settings import Search
     from tightset.tables.stored import load
 
 __all__ = ["ConformalClassifier", "SCPOClassifier", "Search", "TightsetWarning", "__version__", "load"]
@@ -17,7 +17,7 @@ __all__ = ["ConformalClassifier", "SCPOClassifier", "Search", "TightsetWarning",
 _HOMES = {
     "ConformalClassifier": "estimators.conformal",
     "SCPOClassifier": "estimators.scpo",
-    "Search": "search.paths",
+    "Search": "search.settings",
     "TightsetWarning": "exceptions",
     "load": "tables.stored",
 }

@@ -99,7 +99,7 @@ def _short(name: str, most: int = 24) -> str:
 
 def _show_labels(found: Any, names: Any, row: int, *, by_label: bool) -> None:
     """The p-value of each label; what a label without calibration rows has is none."""
-    from tightset.conformal.icp import calibration_rows_needed
+    from tightset.conformal.ranks import calibration_rows_needed
 
     rows, wide = found.calibration_rows, 10 if by_label else 30
     cells = [

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import special, stats
 
-from tightset.conformal.icp import rank, significance
+from tightset.conformal.ranks import rank, significance
 
 __all__ = ["coverage_band", "mean_interval", "share_interval"]
 

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from tightset.conformal.icp import threshold
+from tightset.conformal.ranks import threshold
 from tightset.storage.registry import storable
 
 __all__ = ["APS", "LAC", "RAPS", "SAPS", "SCORES", "Margin", "TopK", "as_score", "settled"]

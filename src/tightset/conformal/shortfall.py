@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from tightset.conformal.icp import rank, significance
+from tightset.conformal.ranks import rank, significance
 
 __all__ = [
     "REMEDY",

@@ -21,25 +21,14 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from tightset.compute.hashing import mark_of
 from tightset.compute.partitions import Partitions
 from tightset.compute.row_types import COARSE, coarser_than, dtypes_of, rounded, slack_of, types_by_value
-from tightset.conformal.icp import Calibration
+from tightset.conformal.calibration import Calibration
 from tightset.conformal.inefficiency import as_inefficiency
 from tightset.conformal.splits import calibration_split
-from tightset.estimators import card as notebook
-from tightset.estimators import pieces
-from tightset.estimators.checks import (
-    check_folds,
-    check_groups,
-    check_labels,
-    check_weight,
-    distinct_labels,
-    generator,
-    label_codes,
-    rows_to_hold,
-    warn_of_absent_labels,
-    warn_of_guessing,
-    warn_of_untrained_labels,
-)
+from tightset.estimators import card, pieces
+from tightset.estimators.cautions import warn_of_absent_labels, warn_of_guessing, warn_of_untrained_labels
+from tightset.estimators.checks import check_folds, check_groups, check_weight, generator, rows_to_hold
 from tightset.estimators.description import describe
+from tightset.estimators.labels import check_labels, distinct_labels, label_codes
 from tightset.estimators.pieces import take
 from tightset.estimators.predicting import Fold, Predicting
 from tightset.exceptions import warn
@@ -306,12 +295,12 @@ class ConformalPredictor(Predicting, ClassifierMixin, BaseEstimator):
     # ---- showing ------------------------------------------------------------------------------------------------
 
     def _repr_html_inner(self) -> str:
-        return notebook.with_card(self, super()._repr_html_inner())
+        return card.with_card(self, super()._repr_html_inner())
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
         bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)
         if "text/html" in bundle:  # unless scikit-learn was told to show text
-            bundle["text/html"] = notebook.with_card(self, bundle["text/html"])
+            bundle["text/html"] = card.with_card(self, bundle["text/html"])
         return bundle
 
     # ---- checking -----------------------------------------------------------------------------------------------

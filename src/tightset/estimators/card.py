@@ -7,16 +7,14 @@ of the data is escaped.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from html import escape
 from typing import Any
 
 import numpy as np
 
-from tightset.compute.partitions import is_dask
-from tightset.conformal.icp import rank
+from tightset.conformal.ranks import rank
 
-__all__ = ["as_frame", "card", "lists_of_labels", "refuse_dask", "with_card"]
+__all__ = ["card", "with_card"]
 
 _LABELS_SHOWN = 8
 _LABEL_LENGTH = 30
@@ -39,74 +37,6 @@ _STYLE = """
 
 
 # ---- data frames ----------------------------------------------------------------------------------------------------
-
-
-def refuse_dask(X: Any, **asked: bool) -> None:
-    """Say what to do instead where something is asked of a Dask collection that needs its rows in memory."""
-    if is_dask(X) and any(asked.values()):
-        name = next(name for name, wanted in asked.items() if wanted)
-        raise ValueError(
-            f"{name}=True needs rows in memory, and X is a Dask collection: leave it out and compute() the array, or "
-            "ask for a partition at a time, X.partitions[0].compute()"
-        )
-
-
-def lists_of_labels(sets: np.ndarray, classes: np.ndarray) -> list[list[np.ndarray]]:
-    """The labels of each set: a list of rows for each level of ``sets (levels, n, C)``."""
-    return [[classes[kept] for kept in one] for one in sets]
-
-
-def as_frame(
-    found: np.ndarray, X: Any, classes: np.ndarray, levels: Sequence[Any], *, single: bool, as_labels: bool = False
-) -> Any:
-    """``found (levels, n, C)`` as a data frame with the rows of ``X``: polars if ``X`` is polars, else pandas.
-
-    A column for each label. With several levels ``frame[level]`` is the frame of a level: pandas has columns of two
-    storeys, (confidence, label), and of polars, which has no such thing, there is a dict of frames. With ``as_labels``
-    there is a column ``set`` of lists of labels, or a column of them for each level.
-
-    >>> as_frame(np.array([[[True, False]]]), [[0.5]], np.array(["no", "yes"]), [0.9], single=True)
-    label    no    yes
-    0      True  False
-    """
-    if type(X).__module__.partition(".")[0] == "polars":
-        return _polars(found, classes, levels, single=single, as_labels=as_labels)
-    import pandas as pd
-
-    index = X.index if isinstance(X, (pd.DataFrame, pd.Series)) else pd.RangeIndex(found.shape[1])
-    if as_labels:
-        names: Sequence[Any] = ["set"] if single else levels
-        lists = lists_of_labels(found, classes)
-        columns = {
-            name: pd.Series([labels.tolist() for labels in one], index=index, dtype=object)
-            for name, one in zip(names, lists, strict=True)
-        }
-        frame = pd.DataFrame(columns, index=index)
-        frame.columns.name = None if single else "confidence"
-        return frame
-    labels = pd.Index(classes, name="label")
-    if single:
-        return pd.DataFrame(found[0], index=index, columns=labels)
-    storeys = pd.MultiIndex.from_product([list(levels), labels], names=["confidence", "label"])
-    return pd.DataFrame(np.hstack(list(found)), index=index, columns=storeys)
-
-
-def _polars(found: np.ndarray, classes: np.ndarray, levels: Sequence[Any], *, single: bool, as_labels: bool) -> Any:
-    """The same for polars, whose columns have strings for names."""
-    import polars as pl
-
-    if as_labels:
-        of_lists = pl.List(pl.Series(classes.tolist()).dtype)
-        names = ["set"] if single else [str(level) for level in levels]
-        lists = lists_of_labels(found, classes)
-        return pl.DataFrame(
-            {
-                name: pl.Series([labels.tolist() for labels in one], dtype=of_lists)
-                for name, one in zip(names, lists, strict=True)
-            }
-        )
-    frames = [pl.DataFrame(np.ascontiguousarray(one), schema=[str(label) for label in classes]) for one in found]
-    return frames[0] if single else dict(zip(levels, frames, strict=True))
 
 
 # ---- the card -------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtr, stdtr, stdtrit
 
-from tightset.conformal.icp import significance
+from tightset.conformal.ranks import significance
 from tightset.conformal.shortfall import Shortfall, counts_of, short_labels
 from tightset.estimators import pieces
 from tightset.exceptions import TightsetWarning

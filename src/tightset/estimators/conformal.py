@@ -14,11 +14,12 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from tightset.compute.arrays import settle
 from tightset.compute.hashing import hash_uniform, mark_of
 from tightset.compute.partitions import Partitions, as_floats, as_they_are
-from tightset.conformal.icp import calibration_rows_needed
+from tightset.conformal.ranks import calibration_rows_needed
 from tightset.conformal.scores import as_score, settled
 from tightset.conformal.splits import stratified_split
 from tightset.estimators.base import CalibrationRows, ConformalPredictor
-from tightset.estimators.checks import check_labels, distinct_labels, generator
+from tightset.estimators.checks import generator
+from tightset.estimators.labels import check_labels, distinct_labels
 from tightset.estimators.pieces import take
 from tightset.estimators.predicting import Fold
 from tightset.models.classifiers import (

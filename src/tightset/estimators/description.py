@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tightset.conformal.icp import Calibration, rank
+from tightset.conformal.calibration import Calibration
+from tightset.conformal.ranks import rank
 from tightset.exceptions import ModelFileError
 
 __all__ = ["check_said", "describe"]

@@ -24,8 +24,8 @@ from tightset.compute.arrays import settle
 from tightset.compute.hashing import hash_uniform
 from tightset.compute.partitions import Partitions
 from tightset.compute.row_types import COARSE, held_by_float32
-from tightset.conformal import icp
-from tightset.conformal.icp import Calibration
+from tightset.conformal import calibration as icp
+from tightset.conformal.calibration import Calibration
 
 __all__ = [
     "CALIBRATED",

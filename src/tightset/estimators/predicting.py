@@ -16,22 +16,13 @@ from tightset.compute.partitions import Partitions, as_they_are, is_dask, lazily
 from tightset.compute.row_forms import form_of, gap_of, in_form, with_gap
 from tightset.compute.row_types import Types, coarser_than, conform, dtypes_of, in_units_of, types_by_value
 from tightset.conformal import metrics
-from tightset.conformal.icp import Calibration, significance
+from tightset.conformal.calibration import Calibration
 from tightset.conformal.inefficiency import as_inefficiency
-from tightset.estimators import card as notebook
-from tightset.estimators import pieces
-from tightset.estimators.checks import (
-    check_columns,
-    check_groups,
-    check_labels,
-    check_levels,
-    generator,
-    label_codes,
-    nearest_level,
-    sound_rows,
-    warn_of_few_rows,
-    warn_of_unknown_labels,
-)
+from tightset.conformal.ranks import significance
+from tightset.estimators import frames, pieces
+from tightset.estimators.cautions import warn_of_few_rows, warn_of_unknown_labels
+from tightset.estimators.checks import check_columns, check_groups, check_levels, generator, nearest_level, sound_rows
+from tightset.estimators.labels import check_labels, label_codes
 from tightset.estimators.pieces import Asked
 from tightset.exceptions import warn
 from tightset.storage.registry import storable
@@ -119,16 +110,16 @@ class Predicting(ABC):
         on the other rows of a call has no coverage guarantee, with or without pieces.)
         """
         if is_dask(X):
-            notebook.refuse_dask(X, as_labels=as_labels, as_frame=as_frame)
+            frames.refuse_dask(X, as_labels=as_labels, as_frame=as_frame)
             return self._lazily(pieces.sets, X, confidence, groups, smoothed, dtype=bool)
         levels, single = self._levels(confidence)
         rows, groups = self._check_new_rows(X, groups)
         self._warn_if_stricter(levels)
         sets = pieces.sets(self, self._asked(levels, smoothed, X), rows, groups)
         if as_frame:
-            return notebook.as_frame(sets, X, self.classes_, levels, single=single, as_labels=as_labels)
+            return frames.as_frame(sets, X, self.classes_, levels, single=single, as_labels=as_labels)
         if as_labels:
-            lists = notebook.lists_of_labels(sets, self.classes_)
+            lists = frames.lists_of_labels(sets, self.classes_)
             return lists[0] if single else lists
         return sets[0] if single else sets
 
@@ -142,13 +133,13 @@ class Predicting(ABC):
         ranks, so p-values rounded to float32 never move one. ``as_frame`` gives a data frame, as in `predict_set`.
         """
         if is_dask(X):
-            notebook.refuse_dask(X, as_frame=as_frame)
+            frames.refuse_dask(X, as_frame=as_frame)
             return self._lazily(pieces.p_values, X, confidence, groups, smoothed, dtype=np.float64)
         levels, single = self._levels(confidence)
         rows, groups = self._check_new_rows(X, groups)
         found = pieces.p_values(self, self._asked(levels, smoothed, X), rows, groups)
         if as_frame:
-            return notebook.as_frame(found, X, self.classes_, levels, single=single)
+            return frames.as_frame(found, X, self.classes_, levels, single=single)
         return found[0] if single else found
 
     def predict(self, X: Any) -> Any:

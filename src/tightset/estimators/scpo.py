@@ -33,7 +33,7 @@ from tightset.models.ensembles import Ensemble, LinearModel, Stacked
 from tightset.models.trees import LIBRARIES, numbers_or_missing
 from tightset.search.from_columns import path_search
 from tightset.search.grid import GRID, check_grid, grid_search
-from tightset.search.paths import SEARCHES, Search
+from tightset.search.settings import SEARCHES, Search
 from tightset.search.shortlist import FEW_ROWS, Found
 from tightset.search.stack import stacked_search, without_choice
 from tightset.storage.registry import storable

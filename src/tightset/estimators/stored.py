@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from tightset.conformal.icp import Calibration
+from tightset.conformal.calibration import Calibration
 from tightset.estimators.base import ConformalPredictor
 from tightset.estimators.checks import check_levels
 from tightset.estimators.conformal import ConformalClassifier

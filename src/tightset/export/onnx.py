@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tightset import __version__
 from tightset.compute.row_types import COARSE, rounded_to
-from tightset.conformal.icp import rank, significance
+from tightset.conformal.ranks import rank, significance
 from tightset.conformal.scores import LAC
 from tightset.estimators.base import ConformalPredictor
 from tightset.export.bases import refusal

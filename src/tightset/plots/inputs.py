@@ -13,8 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from tightset.compute.partitions import is_dask
 from tightset.conformal import metrics
-from tightset.conformal.icp import calibration_rows_needed, significance
-from tightset.estimators.checks import check_labels, check_levels, label_codes
+from tightset.conformal.ranks import calibration_rows_needed, significance
+from tightset.estimators.checks import check_levels
+from tightset.estimators.labels import check_labels, label_codes
 from tightset.exceptions import TightsetWarning
 
 __all__ = [

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from tightset.conformal.icp import significance
+from tightset.conformal.ranks import significance
 from tightset.plots.canvas import COLOURS, axes_for, colour_of_text, legend_above, percent
 
 __all__ = ["candidates", "traces"]

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tightset.conformal.icp import significance
+from tightset.conformal.ranks import significance
 from tightset.report.numbers import ByLabel
 
 __all__ = ["WIDTH", "curves", "label_bars", "shared_cells", "shared_labels", "size_bars"]

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tightset.conformal.icp import calibration_rows_needed, significance
 from tightset.conformal.intervals import share_interval
+from tightset.conformal.ranks import calibration_rows_needed, significance
 from tightset.conformal.shortfall import Shortfall, calibrated_with, short_labels
 from tightset.estimators import pieces
 from tightset.estimators.checks import check_levels

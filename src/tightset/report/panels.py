@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tightset.conformal.icp import significance
+from tightset.conformal.ranks import significance
 from tightset.report import figures
 from tightset.report.numbers import ByLabel, Tally
 from tightset.report.words import band, number, percent

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from tightset.conformal.icp import calibration_rows_needed, significance
 from tightset.conformal.intervals import coverage_band, share_interval
 from tightset.conformal.metrics import bootstrap_difference, sign_test
+from tightset.conformal.ranks import calibration_rows_needed, significance
 from tightset.conformal.shortfall import Shortfall, why
 from tightset.estimators.checks import nearest_level
 from tightset.estimators.comparing import at_equal_coverage, levels_around

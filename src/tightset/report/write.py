@@ -21,7 +21,7 @@ import numpy as np
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from tightset.compute.partitions import is_dask
-from tightset.conformal.icp import significance
+from tightset.conformal.ranks import significance
 from tightset.conformal.shortfall import REMEDY
 from tightset.estimators.base import ConformalPredictor
 from tightset.estimators.pieces import take

@@ -19,14 +19,15 @@ import numpy as np
 from tightset.compute.partitions import Partitions
 from tightset.compute.progress import Progress
 from tightset.compute.threads import Threads
-from tightset.conformal.icp import significance
 from tightset.conformal.inefficiency import SIZE, Inefficiency
+from tightset.conformal.ranks import significance
 from tightset.conformal.splits import fold_of_rows, stratified_split
 from tightset.models.columns import Columns
 from tightset.models.ensembles import Ensemble, Member
 from tightset.search.judging import Curve, Judge
-from tightset.search.paths import Candidate, Search, View, logistic_candidates, path_candidates
+from tightset.search.paths import Candidate, View, logistic_candidates, path_candidates
 from tightset.search.refinement import InMemory, RowSource, refine
+from tightset.search.settings import Search
 from tightset.search.shortlist import (
     Found,
     Judged,

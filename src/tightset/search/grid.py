@@ -12,8 +12,8 @@ import numpy as np
 
 from tightset.compute.arrays import Array, as_array, room_for_scores, to_numpy
 from tightset.compute.blocks import Rows
-from tightset.conformal.icp import significance, threshold
 from tightset.conformal.inefficiency import SIZE, Inefficiency
+from tightset.conformal.ranks import significance, threshold
 from tightset.measures import Linear
 from tightset.objectives.cuda import can_fuse, fused
 from tightset.objectives.penalised import FORMS, Penalised

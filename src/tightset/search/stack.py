@@ -42,7 +42,8 @@ from tightset.search.from_columns import (
     unit_of,
 )
 from tightset.search.judging import Curve
-from tightset.search.paths import Candidate, Search, View, logistic_candidates
+from tightset.search.paths import Candidate, View, logistic_candidates
+from tightset.search.settings import Search
 from tightset.search.shortlist import (
     Found,
     Judged,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tightset.conformal.icp import significance
+from tightset.conformal.ranks import significance
 from tightset.estimators import pieces
 from tightset.tables.encoding import MISSING, Category, Number
 from tightset.tables.predictions import calibration_rows

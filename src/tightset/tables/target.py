@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tightset.conformal.icp import calibration_rows_needed
+from tightset.conformal.ranks import calibration_rows_needed
 from tightset.exceptions import TableError, warn
 from tightset.tables.texts import is_number, without_point
 

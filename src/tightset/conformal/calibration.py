@@ -17,8 +17,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
-from fractions import Fraction
-from math import ceil, floor
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Self
 
@@ -26,58 +24,21 @@ import numpy as np
 
 from tightset.compute.row_types import COARSE
 from tightset.compute.threads import cores
+from tightset.conformal.ranks import rank, significance
 from tightset.storage.fields import fits, floats, must
 from tightset.storage.registry import storable
 
 __all__ = [
     "Calibration",
-    "calibration_rows_needed",
     "most_conforming",
     "p_values",
-    "rank",
     "sets",
-    "significance",
-    "threshold",
 ]
 
 _SCORES_FOR_THREADS = 2**19
 _CHUNK = 2**16  # scores looked up at once by a thread; bounds the working memory of p-values to megabytes a thread
 _CHUNK_OF_CATEGORY = 2**8  # and of a category, lest calls cost more than look-ups where there are thousands
 _IN_CACHE = 2**15  # calibration scores that a core has at hand, in whatever order they are looked up
-
-
-def significance(confidence: Any) -> Fraction:
-    """``eps = 1 - confidence`` as the fraction that was meant: 0.9 is nine tenths, not its nearest double.
-
-    >>> significance(0.9), significance(1 - 0.05)
-    (Fraction(1, 10), Fraction(1, 20))
-    """
-    try:
-        level = Fraction(0 if isinstance(confidence, str) else str(confidence)).limit_denominator(10**9)
-    except ValueError:
-        level = Fraction(0)
-    if not 0 < level < 1:
-        digits = " of at most nine digits" if isinstance(confidence, float) and 0 < confidence < 1 else ""
-        raise ValueError(f"confidence must be a number between 0 and 1{digits}, such as 0.95; got {confidence!r}")
-    return 1 - level
-
-
-def rank(confidence: Any, n: int) -> int:
-    """``r = floor(eps (n + 1))``: the set is ``{y : A(x, y) >= alpha_(r)}``, and every label if ``r = 0``.
-
-    >>> rank(0.9, 9), rank(0.95, 18), rank(0.95, 19)
-    (1, 0, 1)
-    """
-    return floor(significance(confidence) * (n + 1))
-
-
-def calibration_rows_needed(confidence: Any) -> int:
-    """The least number of calibration rows that can exclude a label: ``ceil(1 / eps) - 1``.
-
-    >>> calibration_rows_needed(0.95), calibration_rows_needed(0.99)
-    (19, 99)
-    """
-    return ceil(1 / significance(confidence)) - 1
 
 
 class Counts(NamedTuple):
@@ -376,24 +337,6 @@ def _ranks(alphas: np.ndarray, scores: np.ndarray, *, side: Literal["left", "rig
     result = np.empty(scores.size, dtype=np.intp)
     result[order] = np.searchsorted(alphas, scores.ravel()[order], side=side)
     return result.reshape(scores.shape)
-
-
-def threshold(alphas: np.ndarray, confidence: Any, weight: np.ndarray | None = None) -> float:
-    """``alpha_(r)``, the score from which labels are kept; minus infinity where every label must be.
-
-    With weights each row counts by its weight, and the new row by their mean, so that equal weights give the rule
-    without any. (Only the training ICP is weighted; calibration never is.)
-
-    >>> float(threshold(np.array([5.0, 1.0, 3.0]), 0.5)), float(threshold(np.array([5.0, 1.0, 3.0]), 0.9))
-    (3.0, -inf)
-    """
-    if weight is None or (weight == weight[0]).all():
-        r = rank(confidence, len(alphas))
-        return np.partition(alphas, r - 1)[r - 1] if r > 0 else -np.inf
-    order = np.argsort(alphas)
-    counted = np.cumsum(weight[order] / weight.mean())
-    needed = float(significance(confidence)) * (len(alphas) + 1) - 1
-    return alphas[order[np.searchsorted(counted, needed, side="right")]] if needed >= 0 else -np.inf
 
 
 def _members(groups: np.ndarray | None) -> Iterable[tuple[Any, Any]]:

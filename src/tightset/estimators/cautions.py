@@ -1,0 +1,93 @@
+"""What is said when sets are valid but larger, or worth less, than they could be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tightset.conformal.ranks import calibration_rows_needed
+from tightset.exceptions import warn
+
+__all__ = [
+    "warn_of_absent_labels",
+    "warn_of_few_rows",
+    "warn_of_guessing",
+    "warn_of_unknown_labels",
+    "warn_of_untrained_labels",
+]
+
+
+def warn_of_unknown_labels(labels: np.ndarray, n: int, name: str) -> None:
+    """Warn of ``labels``, those of ``n`` rows that were not in training: nothing can be predicted but what was seen."""
+    distinct = np.unique(labels)
+    shown = ", ".join(map(str, distinct[:5].tolist())) + (" ..." if len(distinct) > 5 else "")
+    warn(
+        f"{len(labels):,} of {n:,} rows ({len(labels) / n:.1%}) in {name} have labels that were not in training "
+        f"({shown}): no set can hold these labels, so the rows count as missed"
+    )
+
+
+def warn_of_untrained_labels(codes: np.ndarray, trained: np.ndarray, classes: np.ndarray) -> None:
+    """Warn of calibration rows with labels that no training row has: new rows will have such labels, too."""
+    rows = np.bincount(codes[codes >= 0], minlength=len(classes))
+    new = (rows > 0) & (np.bincount(trained, minlength=len(classes)) == 0)
+    if not new.any():
+        return
+    count, shown = int(rows[new].sum()), ", ".join(map(str, classes[new][:5].tolist()))
+    warn(
+        f"{count:,} of {len(codes):,} calibration rows ({count / len(codes):.1%}) have a label that no training row "
+        f"has ({shown}{' ...' if new.sum() > 5 else ''}): expect new rows with labels that were never seen, too, which "
+        "no set can hold and the guarantee leaves out; give more rows, or merge rare labels"
+    )
+
+
+def warn_of_guessing(first: np.ndarray, codes: np.ndarray, classes: np.ndarray) -> None:
+    """Warn if scores are worse than a guess: ``first (n,)`` tells of calibration rows whether the own label is on top.
+
+    That is, if fewer rows have their own label on top than the commonest label has rows, and labels are on top in their
+    own rows no more often than in any. (The first alone is not enough: weights that balance labels do that.)
+    """
+    rows = np.bincount(codes[codes >= 0], minlength=len(classes))
+    there = rows > 0
+    n, most = len(codes), rows.max() / len(codes)
+    recall = np.bincount(codes[first & (codes >= 0)], minlength=len(classes))[there] / rows[there]
+    chance = 1 / there.sum()
+    error = np.sqrt(np.sum(chance * (1 - chance) / rows[there])) / there.sum()
+    if there.sum() > 1 and first.mean() + 3 * np.sqrt(most / n) < most and recall.mean() < chance + 2 * error:
+        warn(
+            f"the true label has the highest score in {first.mean():.0%} of the calibration rows, where always saying "
+            f"{classes[rows.argmax()]} would be right in {most:.0%}: the classifier did not learn, or has diverged. "
+            "Sets are valid but tell nothing; look at its training, its scaling, and labels with very few rows"
+        )
+
+
+def warn_of_absent_labels(y: np.ndarray, classes: np.ndarray) -> None:
+    """Warn of classes without a calibration row."""
+    rows = np.bincount(y[y >= 0], minlength=len(classes))
+    absent = [str(label) for label, count in zip(classes, rows, strict=True) if not count]
+    if absent:
+        warn(
+            f"no calibration row has the label {', '.join(absent)}: coverage holds on average over all labels, "
+            "but nothing is known of these; give calibration rows of every label"
+        )
+
+
+def warn_of_few_rows(rows: Mapping[tuple[Any, int], int], confidence: Any, classes: np.ndarray) -> None:
+    """Say once where too few calibration rows are to exclude a label: ``rows`` by (group or None, label or -1)."""
+    needed = calibration_rows_needed(confidence)
+    few = {key: count for key, count in rows.items() if count < needed}
+    if not few:
+        return
+    (group, label), count = min(few.items(), key=lambda item: item[1])
+    where = "calibration has" if group is None else f"group {group!r} has"
+    what = "every set holds all labels" if group is None else "every set of that group holds all labels"
+    if label >= 0:
+        what = f"label {classes[label]} stays in every set" + ("" if group is None else " of that group")
+    rows_of = "rows" if label < 0 else f"rows of label {classes[label]}"
+    warn(
+        f"{where} {count} {rows_of}, but confidence {confidence} needs {needed} to exclude a label, so {what}"
+        + (f" (and likewise for {len(few) - 1} more)" if len(few) > 1 else "")
+        + "; give more calibration rows or ask for less confidence"
+    )
