@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.frozen import FrozenEstimator
 
 from studies.baselines import Exchanged, Multinom
 from studies.datasets import load
@@ -129,7 +130,7 @@ class Workshop:
 
     @cached_property
     def reversed(self) -> ConformalClassifier:
-        return self._baseline(Exchanged(self.plain.folds_[0].models[0].classifier), prefit=True)
+        return self._baseline(FrozenEstimator(Exchanged(self.plain.folds_[0].models[0].classifier)))
 
     def _scaled(self, model: Any) -> Any:
         """The columns as SCPO has them."""
@@ -139,12 +140,12 @@ class Workshop:
         as_is = self.dataset in AS_IS
         return Pipeline([("scale", StandardScaler(with_mean=not as_is, with_std=not as_is)), ("model", model)])
 
-    def _baseline(self, estimator: Any, *, prefit: bool = False) -> ConformalClassifier:
+    def _baseline(self, estimator: Any) -> ConformalClassifier:
         s = self.split
-        clf = ConformalClassifier(estimator, confidence=LEVELS, prefit=prefit)
+        clf = ConformalClassifier(estimator, confidence=LEVELS)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            if prefit:
+            if isinstance(estimator, FrozenEstimator):
                 clf.fit(s.X_cal, s.y_cal)
             else:
                 clf.fit(s.X_train, s.y_train, X_cal=s.X_cal, y_cal=s.y_cal)

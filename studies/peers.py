@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.frozen import FrozenEstimator
 
 from studies.datasets import load
 from studies.efficiency import COSTS, DIVISIONS
@@ -262,7 +263,7 @@ class Workshop:
 
 
 def _ours(model: Any, X_cal: Any, y_cal: np.ndarray, X: Any, levels: Sequence[float], seed: int) -> np.ndarray:
-    clf = ConformalClassifier(model, prefit=True, confidence=levels, random_state=seed).fit(X_cal, y_cal)
+    clf = ConformalClassifier(FrozenEstimator(model), confidence=levels, random_state=seed).fit(X_cal, y_cal)
     return np.asarray(clf.predict_set(X))
 
 

@@ -17,6 +17,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
@@ -128,8 +129,8 @@ def test_a_plain_conformal_classifier(monkeypatch):
     trained = LogisticRegression().fit(X, y)
     for clf in (
         partial(ConformalClassifier, GaussianNB(), random_state=0),
-        partial(ConformalClassifier, trained, prefit=True, score="aps"),
-        partial(ConformalClassifier, trained, prefit=True, score="raps", random_state=0),
+        partial(ConformalClassifier, FrozenEstimator(trained), conformity_score="aps"),
+        partial(ConformalClassifier, FrozenEstimator(trained), conformity_score="raps", random_state=0),
     ):
         np.testing.assert_allclose(
             clf().fit(rows, labels).predict_p(X_new), clf().fit(X, y).predict_p(X_new), atol=1e-3
@@ -240,7 +241,7 @@ def test_a_trained_classifier_on_frames_says_nothing_of_names():
     trained = RandomForestClassifier(5, random_state=0).fit(frame, y)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        clf = ConformalClassifier(trained, prefit=True).fit(dd.from_pandas(frame, npartitions=2), y)
+        clf = ConformalClassifier(FrozenEstimator(trained)).fit(dd.from_pandas(frame, npartitions=2), y)
         clf.predict_set(dd.from_pandas(frame, npartitions=3)).compute()
 
 

@@ -381,7 +381,7 @@ def test_a_trained_classifier_is_only_calibrated(freeze, blobs):
     X, y = blobs
     model = LogisticRegression().fit(X[:300], y[:300])
     coefficients = model.coef_.copy()
-    clf = baseline(estimator=FrozenEstimator(model)) if freeze else baseline(estimator=model, prefit=True)
+    clf = baseline(estimator=FrozenEstimator(model))
     clf.fit(X[300:], y[300:])
     np.testing.assert_array_equal(model.coef_, coefficients)
     assert len(clf.folds_[0].calibrations[0].alphas[None, -1]) == 300

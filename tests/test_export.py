@@ -208,9 +208,9 @@ def test_counts_are_those_of_a_binary_search(n):
 def test_scores(rows, score):
     X, y, T = rows
     p_may_differ = 0 if isinstance(score, str) and score in ("lac", "margin", "saps", "top-k") else 3
-    assert_same(baseline(confidence=0.9, score=score).fit(X, y), T, p_may_differ=p_may_differ)
+    assert_same(baseline(confidence=0.9, conformity_score=score).fit(X, y), T, p_may_differ=p_may_differ)
     forest = RandomForestClassifier(10, min_samples_leaf=3, random_state=0)  # added up in the same order: the same bits
-    assert_same(baseline(confidence=0.9, score=score, estimator=forest).fit(X, y), T)
+    assert_same(baseline(confidence=0.9, conformity_score=score, estimator=forest).fit(X, y), T)
 
 
 CLASSIFIERS = [
@@ -306,7 +306,7 @@ def test_precomputed_scores(rows):
     P = GaussianNB().fit(X[:200], y[:200]).predict_proba(T)
     for make in (quick_on_top, baseline):
         assert_same(make(estimator="precomputed").fit(P[200:800], y[200:800]), P)
-    assert_same(baseline(estimator="precomputed", score="aps").fit(P[200:800], y[200:800]), P)
+    assert_same(baseline(estimator="precomputed", conformity_score="aps").fit(P[200:800], y[200:800]), P)
 
 
 # ---- the file ---------------------------------------------------------------------------------------------------
@@ -380,8 +380,8 @@ def with_boosted_trees(X, y):
 
 REFUSED = {
     "skl2onnx does not convert it": lambda X, y: baseline(estimator=Constant()).fit(X, y),
-    "a function of your own": lambda X, y: baseline(score=np.sqrt).fit(X, y),
-    "randomised": lambda X, y: baseline(score=APS(randomised=True)).fit(X, y),
+    "a function of your own": lambda X, y: baseline(conformity_score=np.sqrt).fit(X, y),
+    "randomised": lambda X, y: baseline(conformity_score=APS(randomised=True)).fit(X, y),
     "group by group": by_groups,
     "booster of lightgbm": with_boosted_trees,
     "converts the trees inside it in float32": lambda X, y: baseline(estimator=BaggingClassifier(n_estimators=2)).fit(
@@ -394,7 +394,7 @@ REFUSED = {
     "categorical columns": lambda X, y: baseline(
         estimator=HistGradientBoostingClassifier(max_iter=2, categorical_features=[0])
     ).fit(np.abs(X.round()), y),
-    "trained on float32 rows": lambda X, y: baseline(score="aps").fit(X.astype(np.float32), y),
+    "trained on float32 rows": lambda X, y: baseline(conformity_score="aps").fit(X.astype(np.float32), y),
 }
 
 

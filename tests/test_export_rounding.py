@@ -5,6 +5,7 @@ import onnxruntime
 import pytest
 from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
@@ -42,7 +43,9 @@ OFFSETS = [(np.float32, 1_000, 2), (np.float32, 10_000, 1), (np.float64, 1e9, 1)
 def test_ties_of_columns_far_from_zero(dtype, offset, columns, score):
     for seed in range(12):
         X, y, each = zeros_and_ones(seed, dtype, offset, columns)
-        clf = baseline(confidence=0.95, score=score, random_state=seed).fit(X[:40], y[:40], X_cal=X[40:], y_cal=y[40:])
+        clf = baseline(confidence=0.95, conformity_score=score, random_state=seed).fit(
+            X[:40], y[:40], X_cal=X[40:], y_cal=y[40:]
+        )
         found = run(to_onnx(clf, output=["sets", "p-values"]), each)
         np.testing.assert_array_equal(found["sets"], clf.predict_set(each))
         np.testing.assert_allclose(found["p_values"], clf.predict_p(each), rtol=1e-6)
@@ -66,7 +69,7 @@ def test_ties_where_large_terms_cancel(dtype):
     model = LogisticRegression().fit(X - 1_000, rng.integers(2, size=300))
     model.coef_ = rng.normal(size=(1, 12)).astype(dtype)
     model.intercept_ = -(X.mean(axis=0) @ model.coef_.T).astype(dtype)
-    clf = baseline(estimator=model, prefit=True, confidence=0.9).fit(X, rng.integers(2, size=300))
+    clf = baseline(estimator=FrozenEstimator(model), confidence=0.9).fit(X, rng.integers(2, size=300))
     p = run(to_onnx(clf, output="p-values"), X)["p_values"]
     assert (p >= clf.predict_p(X) - 1e-6).all()
 

@@ -37,7 +37,7 @@ OTHERS = [
 MODELS = {
     "scpo": lambda: quick_scpo(confidence=[0.8, 0.9]).fit(X, Y),
     "each label": lambda: quick_scpo(confidence=0.8, label_conditional=True, allow_empty=False).fit(X, Y),
-    "classifier": lambda: baseline(estimator=GaussianNB(), score=scores.RAPS(randomised=True)).fit(X, Y),
+    "classifier": lambda: baseline(estimator=GaussianNB(), conformity_score=scores.RAPS(randomised=True)).fit(X, Y),
     "on top": lambda: quick_on_top(ExtraTreesClassifier(2, max_depth=2), random_state=0).fit(X, Y),
     "table": lambda: fit_table(FRAME, "kind", quick_scpo(confidence=0.9), baseline(confidence=0.9)),
 }

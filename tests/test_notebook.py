@@ -162,7 +162,7 @@ def test_text_of_the_data_is_escaped(labelled_rows):
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
     assert "x" * 30 not in html
     assert "by group and label" in html
-    assert "&lt;function" in card(baseline(score=lambda P: P).fit(X, y))
+    assert "&lt;function" in card(baseline(conformity_score=lambda P: P).fit(X, y))
 
 
 def test_few_rows_many_labels_folds_and_trained_models(labelled_rows):
@@ -175,8 +175,9 @@ def test_few_rows_many_labels_folds_and_trained_models(labelled_rows):
     assert "20 labels:" in card(many)
     assert "and 12 more." in card(many)
     assert "3 folds, each trained on about 400 rows; all 600 rows calibrate." in card(baseline(cv=3).fit(X, y))
+    from sklearn.frozen import FrozenEstimator
     from sklearn.linear_model import LogisticRegression
 
-    trained = baseline(estimator=LogisticRegression().fit(X, y), prefit=True).fit(X_new, y_new)
+    trained = baseline(estimator=FrozenEstimator(LogisticRegression().fit(X, y))).fit(X_new, y_new)
     assert "fitted. 800 rows calibrate." in card(trained)
     assert "training</th>" not in card(trained)

@@ -123,7 +123,7 @@ def test_every_kind_of_rows_can_be_cut_and_stays_what_it_is(kind, blobs, cut):
     X, y = blobs
     rows = KINDS[kind](X)
     witness = Witness(LogisticRegression().fit(np.asarray(X), y))
-    clf = baseline(estimator=witness, prefit=True, confidence=0.8)
+    clf = baseline(estimator=FrozenEstimator(witness), confidence=0.8)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "X has feature names")
         expected = everything(clf.fit(rows, y), rows, y)

@@ -10,6 +10,7 @@ from scipy import sparse, stats
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import load_digits
 from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import ShuffleSplit
 from sklearn.pipeline import make_pipeline
@@ -101,7 +102,7 @@ def test_smoothing_covers_exactly_with_a_fixed_seed_however_few_distinct_rows_th
 def test_a_randomised_score_treats_equal_rows_apart():
     rng = np.random.default_rng(0)
     P, y = np.tile([[0.6, 0.4]], (2000, 1)), (rng.uniform(size=2000) < 0.4).astype(int)
-    clf = ConformalClassifier("precomputed", confidence=0.7, score=APS(randomised=True), random_state=0)
+    clf = ConformalClassifier("precomputed", confidence=0.7, conformity_score=APS(randomised=True), random_state=0)
     sets = clf.fit(P[:1000], y[:1000]).predict_set(P[1000:])
     covered = sets[np.arange(1000), y[1000:]].mean()
     assert abs(covered - 0.7) < 4 * np.sqrt(0.21 / 1000 + 0.21 / 1000)
@@ -232,9 +233,9 @@ def test_models_of_other_libraries_can_be_calibrated(blobs):
         def predict_proba(self, X):
             return np.full((len(X), 3), 1 / 3)
 
-    assert baseline(estimator=Duck(), prefit=True).fit(*blobs).predict_set(blobs[0]).all()
+    assert baseline(estimator=FrozenEstimator(Duck())).fit(*blobs).predict_set(blobs[0]).all()
     with pytest.raises(ValueError, match="has no classes_"):
-        baseline(estimator=LogisticRegression(), prefit=True).fit(*blobs)
+        baseline(estimator=FrozenEstimator(LogisticRegression())).fit(*blobs)
     from sklearn.ensemble import IsolationForest
 
     with pytest.raises(ValueError, match="must be a classifier; IsolationForest is not"):

@@ -190,7 +190,9 @@ def rows():
 )
 def test_every_score_covers_and_is_kept_by_levels_and_categories(score):
     X, y, X_new, y_new = made(8000, 4000)  # 1000 calibrate, 4000 test: coverage at 70 % has a deviation of 0.016
-    clf = ConformalClassifier(LogisticRegression(), confidence=[0.7, 0.9], score=score, random_state=0).fit(X, y)
+    clf = ConformalClassifier(LogisticRegression(), confidence=[0.7, 0.9], conformity_score=score, random_state=0).fit(
+        X, y
+    )
     low, high = clf.predict_set(X_new)
     assert (low <= high).all()
     for confidence, row in zip((0.7, 0.9), clf.evaluate(X_new, y_new), strict=True):
@@ -209,7 +211,9 @@ def test_lac_sets_are_the_smallest(rows):
     X, y, X_new, y_new = rows
     size = {}
     for score in SCORES:
-        clf = ConformalClassifier(LogisticRegression(), confidence=0.8, score=score, random_state=0).fit(X, y)
+        clf = ConformalClassifier(LogisticRegression(), confidence=0.8, conformity_score=score, random_state=0).fit(
+            X, y
+        )
         size[score] = clf.evaluate(X_new, y_new)["mean_size"]
     assert min(size, key=size.get) in ("lac", "margin", "saps")
     assert size["lac"] < 0.95 * size["aps"]
@@ -217,12 +221,12 @@ def test_lac_sets_are_the_smallest(rows):
 
 def test_open_numbers_are_chosen_on_rows_that_do_not_calibrate(rows):
     X, y, X_new, _ = rows
-    clf = ConformalClassifier(LogisticRegression(), confidence=0.9, score="raps", random_state=0).fit(X, y)
+    clf = ConformalClassifier(LogisticRegression(), confidence=0.9, conformity_score="raps", random_state=0).fit(X, y)
     fold = clf.folds_[0]
     score = fold.models[0].score
     assert score.penalty is not None
     assert 1 <= score.rank <= 3
-    kept = ConformalClassifier(LogisticRegression(), confidence=0.9, score="aps", random_state=0).fit(X, y)
+    kept = ConformalClassifier(LogisticRegression(), confidence=0.9, conformity_score="aps", random_state=0).fit(X, y)
     n, all_rows = len(fold.calibrations[0].alphas[None, -1]), len(kept.folds_[0].calibrations[0].alphas[None, -1])
     assert n == round(0.8 * all_rows)
     clf.calibrate(X_new[:100], rows[3][:100])
@@ -242,11 +246,11 @@ def test_the_chosen_numbers_make_the_smallest_sets():
 
 def test_a_function_can_be_the_score(rows):
     X, y, X_new, _ = rows
-    square = ConformalClassifier(LogisticRegression(), score=lambda P: P**2, random_state=0).fit(X, y)
+    square = ConformalClassifier(LogisticRegression(), conformity_score=lambda P: P**2, random_state=0).fit(X, y)
     plain = ConformalClassifier(LogisticRegression(), random_state=0).fit(X, y)
     np.testing.assert_array_equal(square.predict_set(X_new), plain.predict_set(X_new))
     with pytest.raises(ValueError, match="score must give an array of the shape that it gets"):
-        ConformalClassifier(LogisticRegression(), score=lambda P: P[:, 0]).fit(X, y)
+        ConformalClassifier(LogisticRegression(), conformity_score=lambda P: P[:, 0]).fit(X, y)
 
 
 def test_bare_scores_need_no_classifier():
@@ -267,17 +271,17 @@ def test_bare_scores_need_no_classifier():
 @pytest.mark.parametrize("score", ["aps", "raps", "saps"])
 def test_scores_that_need_probabilities_say_so(rows, score):
     X, y, X_new, y_new = rows
-    with pytest.raises(ValueError, match=f"score='{score}' needs probabilities, but LinearSVC gave scores"):
-        ConformalClassifier(LinearSVC(), score=score).fit(X, y)
+    with pytest.raises(ValueError, match=f"conformity_score='{score}' needs probabilities, but LinearSVC gave scores"):
+        ConformalClassifier(LinearSVC(), conformity_score=score).fit(X, y)
     for simple in ("lac", "margin", "top-k"):
-        clf = ConformalClassifier(LinearSVC(), score=simple, confidence=0.8, random_state=0).fit(X, y)
+        clf = ConformalClassifier(LinearSVC(), conformity_score=simple, confidence=0.8, random_state=0).fit(X, y)
         assert clf.evaluate(X_new, y_new)["coverage"] > 0.75
 
 
 @pytest.mark.parametrize("wrong", ["lacc", None, 3, APS])
 def test_an_unknown_score_is_named(rows, wrong):
     with pytest.raises(ValueError, match="score must be one of 'lac'"):
-        ConformalClassifier(LogisticRegression(), score=wrong).fit(*rows[:2])
+        ConformalClassifier(LogisticRegression(), conformity_score=wrong).fit(*rows[:2])
 
 
 @pytest.mark.parametrize("make", [lambda: RAPS(-1), lambda: RAPS(0.1, "two"), lambda: SAPS(np.inf)])
@@ -322,7 +326,7 @@ def test_randomised_scores_cover_without_a_seed_even_where_all_rows_are_alike(sc
     covered = []
     for _ in range(40):
         y = (rng.random(400) < 0.4).astype(int)
-        clf = ConformalClassifier("precomputed", confidence=0.8, score=score).fit(P[:200], y[:200])
+        clf = ConformalClassifier("precomputed", confidence=0.8, conformity_score=score).fit(P[:200], y[:200])
         covered.append(clf.predict_set(P[200:])[np.arange(200), y[200:]].mean())
         np.testing.assert_array_equal(clf.predict_set(P[200:]), clf.predict_set(P[200:]))
     assert np.mean(covered) > 0.78
@@ -339,7 +343,9 @@ def test_a_seed_is_enough_for_classifiers_that_have_none(rows):
 
 def test_choosing_numbers_leaves_enough_rows_to_calibrate(rows):
     X, y = rows[:2]
-    clf = ConformalClassifier(LogisticRegression(), confidence=0.99, score="raps", random_state=0).fit(X[:380], y[:380])
+    clf = ConformalClassifier(LogisticRegression(), confidence=0.99, conformity_score="raps", random_state=0).fit(
+        X[:380], y[:380]
+    )
     assert len(clf.folds_[0].calibrations[0].alphas[None, -1]) >= 99
 
 
@@ -350,17 +356,17 @@ def test_a_score_function_cannot_change_the_rows_of_its_user():
 
     before = CAL.copy()
     with pytest.raises(ValueError, match="read-only"):
-        ConformalClassifier("precomputed", score=careless).fit(CAL, Y_CAL)
+        ConformalClassifier("precomputed", conformity_score=careless).fit(CAL, Y_CAL)
     np.testing.assert_array_equal(CAL, before)
 
 
 def test_score_is_a_parameter_and_still_a_method(rows):
     X, y, X_new, y_new = rows
-    clf = ConformalClassifier(LogisticRegression(), score="aps", random_state=0)
+    clf = ConformalClassifier(LogisticRegression(), conformity_score="aps", random_state=0)
     assert clf.get_params()["score"] == "aps"
     assert clone(clf).get_params()["score"] == "aps"
-    assert "score='aps'" in repr(clf)
-    clf.set_params(score="margin").fit(X, y)
+    assert "conformity_score='aps'" in repr(clf)
+    clf.set_params(conformity_score="margin").fit(X, y)
     assert clf.get_params()["score"] == "margin"
     assert clf.score(X_new, y_new) == np.mean(clf.predict(X_new) == y_new)
     assert cross_val_score(clf, X, y, cv=2).min() > 0.5

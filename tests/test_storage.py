@@ -93,11 +93,11 @@ FITTED = {
         ),
         random_state=0,
     ),
-    "aps": lambda: ConformalClassifier(score=scores.APS(randomised=True), random_state=0),
-    "raps": lambda: ConformalClassifier(score="raps", random_state=0),
-    "saps": lambda: ConformalClassifier(score="saps", random_state=0),
-    "top-k": lambda: ConformalClassifier(score="top-k", random_state=0),
-    "margin": lambda: ConformalClassifier(score="margin", random_state=0),
+    "aps": lambda: ConformalClassifier(conformity_score=scores.APS(randomised=True), random_state=0),
+    "raps": lambda: ConformalClassifier(conformity_score="raps", random_state=0),
+    "saps": lambda: ConformalClassifier(conformity_score="saps", random_state=0),
+    "top-k": lambda: ConformalClassifier(conformity_score="top-k", random_state=0),
+    "margin": lambda: ConformalClassifier(conformity_score="margin", random_state=0),
     "frozen": lambda: ConformalClassifier(FrozenEstimator(GaussianNB().fit(X, NAMES[Y])), random_state=0),
 }
 
@@ -204,7 +204,7 @@ def test_what_cannot_be_stored_safely_is_said_when_saving(tmp_path):
     with pytest.raises(ModelFileError, match=r"model\.inefficiency\[0\] is .*function"):
         ConformalClassifier(inefficiency=(lambda w: 2 * w, lambda w: 2 + 0 * w), random_state=0).fit(X, Y).save(path)
     with pytest.raises(ModelFileError, match=r"score is '<lambda>', a function"):
-        ConformalClassifier(score=lambda P: P**2, random_state=0).fit(X, Y).save(path)
+        ConformalClassifier(conformity_score=lambda P: P**2, random_state=0).fit(X, Y).save(path)
     with pytest.raises(ValueError, match="not fitted"):
         SCPOClassifier().save(path)
     assert path.read_text() == "precious"

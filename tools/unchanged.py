@@ -110,9 +110,9 @@ case("scpo sparse", _scpo(), tuple(sparse.csr_array(p) if p.ndim == 2 else p for
 case("plain", _plain())
 case("plain float32", _plain(), tuple(p.astype(np.float32) if p.ndim == 2 else p for p in WINE))
 for score in ("lac", "margin", "aps", "raps", "saps", "top-k"):
-    case(f"score {score}", _plain(score=score), DIGITS)
-case("score aps randomised", _plain(score=APS(randomised=True)), DIGITS)
-case("score raps own", _plain(score=RAPS(penalty=0.1, rank=2)), DIGITS)
+    case(f"score {score}", _plain(conformity_score=score), DIGITS)
+case("score aps randomised", _plain(conformity_score=APS(randomised=True)), DIGITS)
+case("score raps own", _plain(conformity_score=RAPS(penalty=0.1, rank=2)), DIGITS)
 case("plain hgb", _plain(HistGradientBoostingClassifier(max_iter=10)), CANCER)
 case("plain svc", _plain(make_pipeline(StandardScaler(), SVC())))
 case("plain label conditional", _plain(label_conditional=True), CANCER)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import ClassifierMixin
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline, make_pipeline
 
@@ -48,16 +47,6 @@ __all__ = ["ConformalClassifier"]
 _TO_CHOOSE = 0.2  # of the calibration rows, for scores with numbers to choose
 
 
-class _ScoreParameter:
-    """``score`` is a parameter, as users expect, and scikit-learn's method: the one when set, the other when read."""
-
-    def __get__(self, instance: Any, owner: type) -> Any:
-        return ClassifierMixin.score if instance is None else partial(ClassifierMixin.score, instance)
-
-    def __set__(self, instance: Any, value: Any) -> None:
-        vars(instance)["score"] = value
-
-
 @storable
 class ConformalClassifier(ConformalPredictor):
     """A plain inductive conformal predictor over any classifier: the honest baseline.
@@ -66,13 +55,13 @@ class ConformalClassifier(ConformalPredictor):
 
     Parameters
     ----------
-    estimator : a classifier, a pipeline of one, or a `FrozenEstimator`. By default logistic regression on
-        standardised columns. On a Dask collection one that has ``partial_fit``, or is trained already, or the default.
-        Or ``"precomputed"``: X holds the scores of a classifier, a column for each class, and all rows calibrate.
-    score : ``"lac"``, the probability itself, which makes the smallest sets; ``"margin"``, ``"aps"``, ``"raps"``,
-        ``"saps"``, ``"top-k"``; one of `tightset.scores` with settings of your own, such as
+    estimator : a classifier, or a pipeline of one. By default logistic regression on standardised columns. One that is
+        trained already, in a `sklearn.frozen.FrozenEstimator`, is not touched, and all rows given to `fit` calibrate.
+        On a Dask collection one that has ``partial_fit``, or is trained already, or the default. Or ``"precomputed"``:
+        X holds the scores of a classifier, a column for each class, and all rows calibrate.
+    conformity_score : ``"lac"``, the probability itself, which makes the smallest sets; ``"margin"``, ``"aps"``,
+        ``"raps"``, ``"saps"``, ``"top-k"``; one of `tightset.scores` with settings of your own, such as
         ``APS(randomised=True)``; or a function of an array of probabilities. (`tightset.scores` has the formulas.)
-    prefit : ``estimator`` is trained already and must not be touched; all rows given to `fit` calibrate.
     confidence, inefficiency, calibration_size, label_conditional, allow_empty, cv, random_state : as in
         `SCPOClassifier`. One model serves every level.
 
@@ -86,16 +75,14 @@ class ConformalClassifier(ConformalPredictor):
     """
 
     trains_for_level = False
-    score = _ScoreParameter()
 
     def __init__(
         self,
         estimator: Any = None,
         *,
         confidence: Any = 0.95,
-        score: Any = "lac",
+        conformity_score: Any = "lac",
         inefficiency: Any = "size",
-        prefit: bool = False,
         calibration_size: Any = None,
         label_conditional: bool = False,
         allow_empty: bool = True,
@@ -104,21 +91,21 @@ class ConformalClassifier(ConformalPredictor):
     ) -> None:
         self.estimator = estimator
         self.confidence = confidence
-        self.score = score
+        self.conformity_score = conformity_score
         self.inefficiency = inefficiency
-        self.prefit = prefit
         self.calibration_size = calibration_size
         self.label_conditional = label_conditional
         self.allow_empty = allow_empty
         self.cv = cv
         self.random_state = random_state
 
-    @property
-    def _parameter(self) -> Any:
-        return vars(self)["score"]
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        return {**super().get_params(deep), "score": self._parameter}
+    @classmethod
+    def upgraded(cls, parts: dict[str, Any]) -> dict[str, Any]:
+        """Fields of a model file as they are called now: before, ``conformity_score`` was ``score``."""
+        parts = {"conformity_score" if name == "score" else name: value for name, value in parts.items()}
+        if parts.pop("prefit", False) is True and not isinstance(parts.get("estimator"), FrozenEstimator):
+            parts["estimator"] = FrozenEstimator(parts.get("estimator"))
+        return parts
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -140,7 +127,7 @@ class ConformalClassifier(ConformalPredictor):
         classes: np.ndarray | None = None,
     ) -> None:
         precomputed = isinstance(self.estimator, str) and self.estimator == PRECOMPUTED
-        if not (self.prefit or precomputed or isinstance(self.estimator, FrozenEstimator)):
+        if not (precomputed or isinstance(self.estimator, FrozenEstimator)):
             super()._fit(X, y, sample_weight, X_cal, y_cal, groups, groups_cal, classes)
             return
         if any(given is not None for given in (sample_weight, X_cal, y_cal, groups_cal, self.cv)):
@@ -163,10 +150,8 @@ class ConformalClassifier(ConformalPredictor):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        as_score(self._parameter)
+        as_score(self.conformity_score)
         self._seed = int(generator(self.random_state).randint(2**31, size=2)[1])  # of randomised scores, at every call
-        if self.estimator is None and self.prefit:
-            raise ValueError("prefit=True needs an estimator that is trained already")
         if isinstance(self.estimator, str):
             if self.estimator != PRECOMPUTED:
                 raise ValueError(f"estimator must be a classifier or 'precomputed'; got {self.estimator!r}")
@@ -194,16 +179,16 @@ class ConformalClassifier(ConformalPredictor):
         return [trained.model], None
 
     def _calibrating(self) -> float:
-        return 1 - _TO_CHOOSE if getattr(as_score(self._parameter), "choices", list)() else 1.0
+        return 1 - _TO_CHOOSE if getattr(as_score(self.conformity_score), "choices", list)() else 1.0
 
     def _settle(self, models: list[Any], rows: CalibrationRows) -> tuple[list[Any], CalibrationRows]:
         """The classifier with its score; what that leaves open is chosen on rows that then do not calibrate."""
-        (model,), score = models, as_score(self._parameter)
+        (model,), score = models, as_score(self.conformity_score)
         if not getattr(score, "choices", list)():
             return [Scored(model, score)], rows
         X, y, groups = rows
         if len(y) < 2:
-            raise ValueError(f"score={self._parameter!r} needs calibration rows to choose its numbers on; got {len(y)}")
+            raise ValueError(f"{self._named()} needs calibration rows to choose its numbers on; got {len(y)}")
         rest, held = stratified_split(
             np.zeros_like(y), max(1, round(_TO_CHOOSE * len(y))), generator(self.random_state)
         )
@@ -225,16 +210,21 @@ class ConformalClassifier(ConformalPredictor):
         u = self._uniform(P, model.score, positions)
         scores = np.asarray(model.score(P) if u is None else model.score(P, u))
         if scores.shape != P.shape:
-            raise ValueError(f"score must give an array of the shape that it gets, {P.shape}; it gave {scores.shape}")
+            raise ValueError(
+                f"conformity_score must give an array of the shape that it gets, {P.shape}; it gave {scores.shape}"
+            )
         if scores is not P and np.isnan(scores).any():  # those of the classifier were looked at
-            raise ValueError(f"score={self._parameter!r} gave scores that are NaN; no set can be made of them")
+            raise ValueError(f"{self._named()} gave scores that are NaN; no set can be made of them")
         return scores if scores.dtype.kind == "f" else scores.astype(np.float64)
+
+    def _named(self) -> str:
+        return f"conformity_score={self.conformity_score!r}"
 
     def _probabilities(self, model: Any, X: Any, score: Any) -> np.ndarray:
         P = class_scores(model, X, self.classes_)
         if getattr(score, "needs_probabilities", False) and not are_probabilities(P):
             raise ValueError(
-                f"score={self._parameter!r} needs probabilities, but {type(model).__name__} gave scores that do not "
+                f"{self._named()} needs probabilities, but {type(model).__name__} gave scores that do not "
                 "add up to 1 in every row; 'lac', 'margin' and 'top-k' take any scores"
             )
         return P
@@ -245,7 +235,7 @@ class ConformalClassifier(ConformalPredictor):
         return hash_uniform(settle(P), self._seed ^ self._mark, positions)
 
     def _is_randomised(self) -> bool:
-        return bool(getattr(as_score(self._parameter), "randomised", False))
+        return bool(getattr(as_score(self.conformity_score), "randomised", False))
 
 
 def _fit_by_parts(
@@ -255,7 +245,7 @@ def _fit_by_parts(
     if not hasattr(estimator, "partial_fit"):
         raise ValueError(
             f"X is a Dask collection, on which {type(estimator).__name__} cannot be trained, having no partial_fit: "
-            "train it yourself and give it with prefit=True, or use SCPOClassifier, which trains on all of X"
+            "train it yourself and give it as FrozenEstimator(model), or use SCPOClassifier, which trains on all of X"
         )
     return X.fold(partial(_partial_fit, classes), untrained(estimator, seed), y, sample_weight)
 

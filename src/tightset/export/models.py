@@ -38,7 +38,7 @@ def add_scores(graph: Graph, X: str, model: Any, classes: np.ndarray, p: int) ->
         P = _probabilities(graph, X, model.classifier, classes, p)
         if isinstance(model.score, (APS, RAPS)) and computes_in_float32(model.classifier, p):
             why = "the classifier was trained on float32 rows, whose rounding decides such sums; fit on float64 rows"
-            raise refusal(f"score={model.score!r}", why)
+            raise refusal(f"conformity_score={model.score!r}", why)
         scores, shares = _scored(graph, P, model.score, len(classes))
         return graph.with_error(scores, _error(graph, P, model, shares))
     raise refusal(type(model).__name__, "it is no model of this library")
@@ -203,7 +203,7 @@ def _probabilities(graph: Graph, X: str, classifier: Any, classes: np.ndarray, p
 def _scored(graph: Graph, P: str, score: Any, C: int) -> tuple[str, list[str]]:
     """Scores, and the probabilities, or sums of them, that each is made of."""
     if getattr(score, "randomised", False):
-        raise refusal(f"score={score!r}", "it is randomised; fit with randomised=False")
+        raise refusal(f"conformity_score={score!r}", "it is randomised; fit with randomised=False")
     if isinstance(score, LAC):
         return P, [P]
     if isinstance(score, Margin):
@@ -212,7 +212,9 @@ def _scored(graph: Graph, P: str, score: Any, C: int) -> tuple[str, list[str]]:
         other = graph.add("Where", graph.add("Less", P, first), first, second)
         return graph.add("Sub", P, other), [P, other]
     if not isinstance(score, (TopK, APS, RAPS, SAPS)):
-        raise refusal(f"score={score!r}", "only the scores of tightset.scores are exported, not a function of your own")
+        raise refusal(
+            f"conformity_score={score!r}", "only the scores of tightset.scores are exported, not a function of your own"
+        )
     ordered = _ordered(graph, P, C)
     ahead = _ahead(graph, ordered, P, C, "Greater")
     o = graph.add("Add", graph.cast(ahead, "DOUBLE"), 1.0)

@@ -4,6 +4,7 @@ Saving an object of any other class fails at once, and opening a file builds no 
 
 - ``from_stored(parts)``, a class method that builds an object of its fields, where annotations do not tell enough;
 - ``derived_fields``, what is worked out from other fields: it is not stored, so that nobody can forge it;
+- ``upgraded(parts)``, a class method that gives fields of earlier versions their names of today;
 - ``later_fields``, what files of earlier versions do not have, and the class has a default for.
 """
 
@@ -49,6 +50,7 @@ def fields_of(value: Any) -> dict[str, Any]:
 def make(kind: type, parts: dict[str, Any]) -> Any:
     """An object of a kind with these fields; ModelFileError names the kind and the field that cannot be right."""
     name = kind.__name__
+    parts = kind.upgraded(parts) if hasattr(kind, "upgraded") else parts
     if hasattr(kind, "from_stored"):
         return kind.from_stored(parts)
     if hasattr(kind, "_fields") or is_dataclass(kind):
