@@ -376,8 +376,7 @@ def test_any_classifier_with_probabilities_or_scores(estimator, blobs):
     assert binary.evaluate(X[400:], y[400:] == 0)["coverage"] > 0.79
 
 
-@pytest.mark.parametrize("freeze", [False, True])
-def test_a_trained_classifier_is_only_calibrated(freeze, blobs):
+def test_a_trained_classifier_is_only_calibrated(blobs):
     X, y = blobs
     model = LogisticRegression().fit(X[:300], y[:300])
     coefficients = model.coef_.copy()

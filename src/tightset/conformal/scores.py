@@ -186,7 +186,8 @@ def as_score(score: Any) -> Any:
     if isinstance(score, type) or not callable(score):
         raise ValueError(  # noqa: TRY004
             f"conformity_score must be one of {', '.join(map(repr, SCORES))}, a score such as "
-            f"tightset.scores.RAPS(0.1, 2), or a function of an array of probabilities that gives an array alike; got {score!r}"
+            "tightset.scores.RAPS(0.1, 2), or a function of an array of probabilities that gives an array alike; "
+            f"got {score!r}"
         )
     return score
 
