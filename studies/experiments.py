@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -216,10 +217,8 @@ def _at_level(clf: SCPOClassifier, level: float) -> SCPOClassifier:
 
     at = clf.levels_.index(level)
     alone = copy(clf)
-    alone.levels_ = (level,)
-    alone.folds_ = [
-        fold._replace(models=[fold.models[at]], calibrations=[fold.calibrations[at]]) for fold in clf.folds_
-    ]
+    folds = [fold._replace(models=[fold.models[at]], calibrations=[fold.calibrations[at]]) for fold in clf.folds_]
+    alone.fitted_ = replace(clf.fitted_, levels=(level,), folds=folds)
     return alone
 
 

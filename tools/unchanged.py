@@ -15,6 +15,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from sklearn.svm import SVC
 from threadpoolctl import threadpool_limits
 
 import tightset
-from tightset import ConformalClassifier, SCPOClassifier
+from tightset import ConformalClassifier, Grid, SCPOClassifier, Search
 from tightset.conformal.scores import APS, RAPS
 from tightset.tables.predictor import fit_table
 
@@ -52,7 +53,6 @@ WINE = _halves(*load_wine(return_X_y=True))
 IRIS = _halves(*load_iris(return_X_y=True))
 CANCER = _halves(*load_breast_cancer(return_X_y=True))
 DIGITS = _halves(*(part[:700] for part in load_digits(return_X_y=True)))
-FAST: dict[str, Any] = {"search": "fast", "random_state": 0, "verbose": False}
 
 
 def answers(model: Any, X: Any, **how: Any) -> Recorded:
@@ -69,43 +69,45 @@ def case(name: str, model: Callable[[], Any], data: Any = WINE, **how: Any) -> N
 
 
 def _scpo(confidence: Any = 0.9, **how: Any) -> Callable[[], Any]:
-    return lambda: SCPOClassifier(confidence, **(FAST | how))
+    return lambda: SCPOClassifier(confidence, **({"search": Search.fast(), "random_state": 0, "verbose": False} | how))
 
 
 def _plain(estimator: Any = None, **how: Any) -> Callable[[], Any]:
     return lambda: ConformalClassifier(estimator, **({"confidence": 0.9, "random_state": 0} | how))
 
 
-GRID: dict[str, Any] = {"search": "grid", "penalty": [10, 100], "sharpness": [5, 10], "learning_rate": [0.01, 0.1]}
-SHORT = {**GRID, "max_iter": 60}
-
+GRID = Grid([10, 100], [5, 10], [0.01, 0.1], max_iter=60)
 for measure in ("linear", "softmax", "two-matrix"):
-    case(f"scpo {measure}", _scpo(measure=measure))
+    case(f"scpo {measure}", _scpo(search=Search.fast().only(measure)))
 for search in ("default", "fast"):
     case(f"search {search}", _scpo(search=search), IRIS)
-case("search thorough", _scpo(search="thorough", max_iter=20), IRIS)
-case("search own", _scpo(search=tightset.Search(folds=3, repeats=1), max_iter=20), IRIS)
-case("grid", _scpo(**SHORT))
-case("grid adam", _scpo(**SHORT, optimiser="adam", loss_form="log L"))
-case("grid selection loss", _scpo(**SHORT, selection="loss"))
-case("grid L", _scpo(**SHORT, loss_form="L"))
-case("grid -1/L^2", _scpo(**SHORT, loss_form="-1/L^2"))
+case("search thorough", _scpo(search=Search.thorough(max_iter=20)), IRIS)
+case("search own", _scpo(search=Search(folds=3, repeats=1, max_iter=20)), IRIS)
+case("grid", _scpo(search=GRID))
+case("grid adam", _scpo(search=replace(GRID, optimiser="adam", loss_form="log L")))
+case("grid selection loss", _scpo(search=replace(GRID, selection="loss")))
+case("grid L", _scpo(search=replace(GRID, loss_form="L")))
+case("grid -1/L^2", _scpo(search=replace(GRID, loss_form="-1/L^2")))
 case("paper", lambda: SCPOClassifier.paper(0.9, max_iter=40, random_state=0, verbose=False))
 case("several levels", _scpo([0.8, 0.9, 0.95]), CANCER)
 case("nested", _scpo([0.8, 0.9, 0.95], nested=True), CANCER)
-case("digits", _scpo(0.95, max_iter=20), DIGITS)
+case("digits", _scpo(0.95, search=Search.fast(max_iter=20)), DIGITS)
 case("inefficiency log", _scpo(inefficiency="log"))
 case("inefficiency power", _scpo(inefficiency=2))
-case("no unfold", _scpo(unfold=False), CANCER)
-case("no standardise", _scpo(standardise=False), CANCER)
+case("no unfold", _scpo(search=Search.fast(unfold=False)), CANCER)
+case("no standardise", _scpo(search=Search.fast(standardise=False)), CANCER)
 case("scpo label conditional", _scpo(label_conditional=True), CANCER)
 case("scpo cv", _scpo(cv=3), IRIS)
 case("scpo no empty", _scpo(0.8, allow_empty=False))
 case("scpo smoothed", _scpo(), WINE, smoothed=True)
 case("scpo forest", _scpo(estimator=RandomForestClassifier(20, random_state=0)), CANCER)
-case("scpo forest alone", _scpo(estimator=RandomForestClassifier(20, random_state=0), average=False), CANCER)
+case(
+    "scpo forest alone",
+    _scpo(estimator=RandomForestClassifier(20, random_state=0), search=Search.fast(average=False)),
+    CANCER,
+)
 case("scpo auto", _scpo(estimator="auto"), IRIS)
-case("scpo boost", _scpo(estimator=LogisticRegression(max_iter=500), boost="lightgbm"), CANCER)
+case("scpo boost", _scpo(estimator=LogisticRegression(max_iter=500), search=Search.fast(boost="lightgbm")), CANCER)
 case("scpo sparse", _scpo(), tuple(sparse.csr_array(p) if p.ndim == 2 else p for p in DIGITS[:3]))
 case("plain", _plain())
 case("plain float32", _plain(), tuple(p.astype(np.float32) if p.ndim == 2 else p for p in WINE))
@@ -189,13 +191,15 @@ def large_rows() -> Recorded:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((45_000, 4))
     y = (X @ rng.standard_normal((4, 3)) + rng.gumbel(size=(45_000, 3))).argmax(axis=1)
-    return answers(_scpo(max_iter=10)().fit(X[:44_000], y[:44_000]), X[44_000:])
+    return answers(_scpo(search=Search.fast(max_iter=10))().fit(X[:44_000], y[:44_000]), X[44_000:])
 
 
 @named
 def dask_scpo() -> Recorded:
     X, y, new = CANCER
-    clf = _scpo(max_iter=10)().fit(da.from_array(X, chunks=(100, X.shape[1])), da.from_array(y, chunks=100))
+    clf = _scpo(search=Search.fast(max_iter=10))().fit(
+        da.from_array(X, chunks=(100, X.shape[1])), da.from_array(y, chunks=100)
+    )
     return answers(clf, da.from_array(new, chunks=(50, X.shape[1])))
 
 

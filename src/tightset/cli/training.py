@@ -189,7 +189,6 @@ def compare(
 
     Example: tightset compare data.csv --target species --confidence 0.9 --confidence 0.99
     """
-    from tightset.conformal.shortfall import calibrated_with
     from tightset.estimators.comparing import compare as compared
     from tightset.estimators.comparing import over_splits, short_over_splits, verdict
     from tightset.tables.predictor import fit_parts, prepare, split_rows
@@ -223,7 +222,7 @@ def compare(
     if prepared.labelled.merged and not as_json:
         say(str(prepared.labelled.told))
     names = prepared.labelled.classes.tolist()
-    short = short_over_splits(found, tested, names, calibrated_with(scpo), _TESTED)
+    short = short_over_splits(found, tested, names, scpo.fitted_.rows_of_labels(), _TESTED)
     if as_json:
         told = [
             {"split": at, **row._asdict(), "short_labels_of_all_splits": one.as_dicts(names)}

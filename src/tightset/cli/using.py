@@ -63,7 +63,7 @@ def predict(
     Example: tightset predict iris.tightset new.csv --out sets.csv --keep id
     """
     from tightset.storage.file import written_whole
-    from tightset.tables.predictions import FORMATS, calibration_rows, first_of, predicted
+    from tightset.tables.predictions import FORMATS, first_of, predicted
 
     if out is None and sys.stdout is None:
         raise typer.BadParameter("standard output is closed: give a file to write to", param_hint="--out")
@@ -92,7 +92,7 @@ def predict(
                     for lines_of_chunk in chain([first], found):
                         writer.write(lines_of_chunk)
     if form == "table":
-        unknown = set(loaded.classes_[calibration_rows(loaded.predictor) == 0].astype(str).tolist())
+        unknown = set(loaded.classes_[loaded.predictor.fitted_.rows_of_labels() == 0].astype(str).tolist())
         names = ("row", *(keep or []), "level", "size", "set (p-value)")
         cells = [
             (
@@ -132,7 +132,7 @@ def evaluate(
 
     Example: tightset evaluate iris.tightset test.csv
     """
-    from tightset.conformal.shortfall import of_model, reason
+    from tightset.conformal.shortfall import reason
     from tightset.estimators.comparing import compare, verdict
     from tightset.report.words import band
 
@@ -140,12 +140,12 @@ def evaluate(
     X, y, frame = _rows(loaded, table_of(data, delimiter, encoding, loaded.encoding.missing), lenient=lenient)
     y = loaded.labels(frame) if y is None else y  # says that there are none
     rows = loaded.predictor.evaluate(X, y, confidence=levels)
-    names, short = loaded.classes_.tolist(), of_model(loaded.predictor, rows, y)
+    names, short = loaded.classes_.tolist(), _short(loaded.predictor, rows, y)
     if as_json:
         told: dict[str, Any] = {"predictor": rows}
         if loaded.baseline is not None:
             told["baseline"] = loaded.baseline.evaluate(X, y, confidence=levels)
-            short += of_model(loaded.baseline, told["baseline"], y)
+            short += _short(loaded.baseline, told["baseline"], y)
         for row, one in zip(chain.from_iterable(told.values()), short, strict=True):
             row["short_labels"] = one.as_dicts(names)
         say(json.dumps(without_nan(told)))
@@ -242,6 +242,13 @@ def report(
         },
     )
     say(f"written: {out} ({out.stat().st_size / 1e6:.1f} MB); open it in a browser")
+
+
+def _short(predictor: Any, rows: Any, y: Any) -> Any:
+    """The labels that fall short at each level, by what `evaluate` gave."""
+    from tightset.conformal.shortfall import of_evaluated
+
+    return of_evaluated(rows, y, predictor.classes_.tolist(), predictor.fitted_.rows_of_labels())
 
 
 def _rows(model: Any, table: Any, *, lenient: bool) -> tuple[Any, Any, Any]:

@@ -7,6 +7,7 @@ reference) and on PyTorch tensors.
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ __all__ = [
     "Array",
     "Run",
     "Scratch",
+    "add_up",
     "as_array",
     "label_runs",
     "namespace",
@@ -71,6 +73,11 @@ def tanh_inplace(x: Array) -> Array:
     except TypeError:
         x[...] = xp.tanh(x)
         return x
+
+
+def add_up(parts: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Sums of several blocks of rows, in their order."""
+    return tuple(sum(same[1:], same[0]) for same in zip(*parts, strict=True))
 
 
 def as_array(x: Any, dtype: Any, device: str | None = None) -> Array:

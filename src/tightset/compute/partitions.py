@@ -7,26 +7,19 @@ is summed over rows is summed where they lie, in a fixed order. Nothing here kno
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property, partial
 from itertools import accumulate, pairwise
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy import sparse
 
-__all__ = ["Partitions", "Source", "add_up", "as_floats", "as_they_are", "in_memory", "is_dask", "lazily"]
+from tightset.compute.arrays import add_up
+
+__all__ = ["Partitions", "as_floats", "as_they_are"]
 
 _FAN_IN = 8  # partial sums that are added in one task
 _PARTITION_BITS = 40  # for the number of a row in its partition
-
-
-def is_dask(x: Any) -> bool:
-    """Whether ``x`` is a Dask collection; Dask is not imported to tell."""
-    return type(x).__module__.partition(".")[0] == "dask" or type(x).__module__.startswith("dask_expr")
-
-
-def in_memory(x: Any) -> Any:
-    """A Dask vector as it is in memory; anything else unchanged."""
-    return x.compute() if is_dask(x) else x
 
 
 class Partitions:
@@ -35,33 +28,50 @@ class Partitions:
     ``prepare`` is what is done first to the rows of a partition, where they lie.
     """
 
+    lazy = True
+
     def __init__(
         self,
         parts: list[Any],
-        lengths: Sequence[int],
+        lengths: list[int] | None,
         columns: int,
         prepare: Callable[[Any], Any],
         taken: list[Any] | None = None,
     ) -> None:
         self._parts = parts
-        self._lengths = list(lengths)
+        self._told_lengths = lengths
+        self._columns = columns
         self._prepare = prepare
         self._taken = taken  # of each partition which rows are, a bit for each; None if all are
-        counts = self._lengths if taken is None else [int(np.bitwise_count(bits).sum()) for bits in taken]
-        self._edges = [0, *accumulate(counts)]
-        self.shape = (self._edges[-1], columns)
+
+    @staticmethod
+    def owns(X: Any) -> bool:
+        """Whether ``X`` is a Dask collection; Dask is not imported to tell."""
+        return type(X).__module__.partition(".")[0] == "dask" or type(X).__module__.startswith("dask_expr")
 
     @classmethod
     def of(cls, X: Any, prepare: Callable[[Any], Any]) -> Self:
-        """Rows of a Dask array or data frame; lengths that are not known are counted, which takes a pass."""
+        """Rows of a Dask array or data frame; lengths that are not known are counted when they are needed."""
+        known = hasattr(X, "chunks") and not any(np.isnan(X.chunks[0]))
+        lengths = [int(rows) for rows in X.chunks[0]] if known else None
+        return cls(_delayed_parts(X), lengths, X.shape[1], prepare)
+
+    @cached_property
+    def _lengths(self) -> list[int]:
         import dask
 
-        parts = _delayed_parts(X)
-        if hasattr(X, "chunks") and not any(np.isnan(X.chunks[0])):
-            lengths = [int(rows) for rows in X.chunks[0]]
-        else:
-            lengths = list(dask.compute(*[dask.delayed(_length)(part) for part in parts]))
-        return cls(parts, lengths, X.shape[1], prepare)
+        if self._told_lengths is not None:
+            return self._told_lengths
+        return list(dask.compute(*[dask.delayed(_length)(part) for part in self._parts]))
+
+    @cached_property
+    def _edges(self) -> list[int]:
+        counts = self._lengths if self._taken is None else [int(np.bitwise_count(bits).sum()) for bits in self._taken]
+        return [0, *accumulate(counts)]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._edges[-1], self._columns
 
     def first_rows(self) -> Any:
         """A few rows as they are, to see what they are like."""
@@ -87,7 +97,7 @@ class Partitions:
             mask = np.zeros(length, dtype=bool)
             mask[rows] = True
             taken.append(np.packbits(mask))
-        return type(self)(self._parts, self._lengths, self.shape[1], self._prepare, taken)
+        return type(self)(self._parts, self._lengths, self._columns, self._prepare, taken)
 
     def gather(self) -> Any:
         """The rows in memory."""
@@ -97,22 +107,46 @@ class Partitions:
         """``function(rows, *their part of each vector)`` of every partition, in order. A vector may be None."""
         import dask
 
-        return list(dask.compute(*self._tasks(function, self._with_vectors(vectors))))
+        return list(dask.compute(*self._tasks(function, own=self._with_vectors(vectors))))
 
     def fold(self, function: Callable[..., Any], state: Any, *vectors: Any) -> Any:
         """``state = function(state, rows, *their part of each vector)``, one partition after the other."""
         import dask
 
-        for task in self._tasks(_together, self._with_vectors(vectors)):  # no more than one is loaded at a time
+        for task in self._tasks(_together, own=self._with_vectors(vectors)):  # no more than one is loaded at a time
             (state,) = dask.compute(dask.delayed(_with_state, pure=False)(function, state, task))
         return state
 
-    def source(self, *vectors: Any) -> Source:
+    def summed(self, *vectors: Any, threads: Any = None) -> _Summed:  # noqa: ARG002 - workers have their own
         """For sums over the rows, with their part of each vector; these are sent to where the rows are only once."""
         import dask
 
-        kept = [dask.delayed(tuple, pure=False)(own) for own in self._with_vectors(vectors)]
-        return Source(self, list(dask.persist(*kept)))
+        small = [one if one is None or one.dtype.kind not in "iu" else _smallest(one) for one in vectors]
+        kept = [dask.delayed(tuple, pure=False)(own) for own in self._with_vectors(small)]
+        tasks = partial(self._tasks, own=list(dask.persist(*kept)))
+        return _Summed(tasks)
+
+    def answer(
+        self, function: Callable[..., np.ndarray], vectors: Sequence[Any], empty: np.ndarray, rows_axis: int
+    ) -> Any:
+        """``function(rows, *their part of each vector, first)`` as a Dask array, computed when it is asked for.
+
+        ``empty`` is what it gives for no rows; with more of them that is longer along ``rows_axis``. ``first`` is the
+        number of the first row of a partition; where nobody knows how many come before it, one that no other row has.
+        """
+        import dask.array as da
+
+        known = self._told_lengths is not None or any(vector is not None for vector in vectors)
+        cut = self._cut(vectors) if known else [(None,) * len(vectors)] * len(self._parts)
+        lengths: list[Any] = self._lengths if known else [float("nan")] * len(self._parts)
+        first = self._edges if known else [at << _PARTITION_BITS for at in range(len(self._parts))]
+        own = [(None, (*some, start)) for some, start in zip(cut, first, strict=False)]
+        tasks = _calls(self._parts, own, self._prepare, function)
+        before, after = empty.shape[:rows_axis], empty.shape[rows_axis + 1 :]
+        arrays = [
+            da.from_delayed(task, (*before, n, *after), meta=empty) for task, n in zip(tasks, lengths, strict=True)
+        ]
+        return da.concatenate(arrays, axis=rows_axis, allow_unknown_chunksizes=True)
 
     def _with_vectors(self, vectors: Sequence[Any]) -> list[tuple[Any, ...]]:
         """Of each partition which rows are taken, and their part of each vector."""
@@ -127,23 +161,22 @@ class Partitions:
         edges = self._edges
         return [tuple(None if vector is None else vector[a:b] for vector in vectors) for a, b in pairwise(edges)]
 
-    def _tasks(self, function: Callable[..., Any], own: list[Any], *arguments: Any) -> list[Any]:
+    def _tasks(self, function: Callable[..., Any], *arguments: Any, own: list[Any]) -> list[Any]:
         filled = [at for at, (a, b) in enumerate(pairwise(self._edges)) if a < b]
         parts, of_parts = ([some[at] for at in filled] for some in (self._parts, own))
         return _calls(parts, of_parts, self._prepare, function, *arguments)
 
 
-class Source:
-    """Sums over the rows of `Partitions`, in the way that `tightset.search.refinement` asks for them."""
+class _Summed(NamedTuple):
+    """Sums over the rows of `Partitions`, from a task for each of them."""
 
-    def __init__(self, rows: Partitions, own: list[Any]) -> None:
-        self._rows, self._own = rows, own
+    tasks: Callable[..., list[Any]]
 
     def total(self, function: Callable[..., tuple[Any, ...]], *arguments: Any) -> tuple[Any, ...]:
         """The sum of ``function(rows, *vectors, *arguments)`` over all partitions, added up by a fixed tree."""
         import dask
 
-        parts = self._rows._tasks(function, self._own, *arguments)
+        parts = self.tasks(function, *arguments)
         plus = dask.delayed(add_up, pure=False)
         while len(parts) > 1:
             parts = [plus(parts[at : at + _FAN_IN]) for at in range(0, len(parts), _FAN_IN)]
@@ -151,34 +184,8 @@ class Source:
         return result
 
 
-def lazily(
-    function: Callable[..., np.ndarray],
-    X: Any,
-    vectors: Sequence[Any],
-    empty: np.ndarray,
-    rows_axis: int,
-    prepare: Callable[[Any], Any],
-) -> Any:
-    """``function(rows, *their part of each vector, first)`` as a Dask array that is computed when it is asked for.
-
-    ``empty`` is what it gives for no rows; with more of them that is longer along ``rows_axis``. ``first`` is the
-    number of the first row of a partition; where nobody knows how many come before it, one that no other row has.
-    """
-    import dask.array as da
-
-    parts = _delayed_parts(X)
-    lengths: list[Any] = list(X.chunks[0]) if hasattr(X, "chunks") else [float("nan")] * len(parts)
-    cut: list[tuple[Any, ...]] = [(None,) * len(vectors)] * len(parts)
-    if any(vector is not None for vector in vectors):
-        rows = Partitions.of(X, prepare)
-        lengths, cut = rows._lengths, rows._cut(vectors)
-    known = not any(np.isnan(length) for length in lengths)
-    first = [0, *accumulate(lengths)] if known else [at << _PARTITION_BITS for at in range(len(parts))]
-    own = [(None, (*some, int(start))) for some, start in zip(cut, first, strict=False)]
-    tasks = _calls(parts, own, prepare, function)
-    before, after = empty.shape[:rows_axis], empty.shape[rows_axis + 1 :]
-    arrays = [da.from_delayed(task, (*before, n, *after), meta=empty) for task, n in zip(tasks, lengths, strict=True)]
-    return da.concatenate(arrays, axis=rows_axis, allow_unknown_chunksizes=True)
+def _smallest(whole_numbers: np.ndarray) -> np.ndarray:
+    return whole_numbers.astype(np.min_scalar_type(int(whole_numbers.max())))
 
 
 def _delayed_parts(X: Any) -> list[Any]:
@@ -258,11 +265,6 @@ def _nothing(rows: Any) -> None:
 
 def _head(rows: Any) -> Any:
     return rows.iloc[:5] if hasattr(rows, "iloc") else rows[:5]
-
-
-def add_up(parts: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
-    """Sums of several blocks of rows, in their order."""
-    return tuple(sum(same[1:], same[0]) for same in zip(*parts, strict=True))
 
 
 def _stacked(parts: list[Any]) -> Any:

@@ -24,9 +24,8 @@ __all__ = [
     "REMEDY",
     "Short",
     "Shortfall",
-    "calibrated_with",
     "counts_of",
-    "of_model",
+    "of_evaluated",
     "of_rows",
     "reason",
     "short_labels",
@@ -133,9 +132,10 @@ def of_rows(y: np.ndarray, covered: np.ndarray, C: int, confidence: Any, calibra
     return short_labels(rows, np.bincount(y[known & covered], minlength=C), confidence, calibration_rows)
 
 
-def of_model(model: Any, rows: Sequence[dict[str, Any]], y: Any) -> list[Shortfall]:
+def of_evaluated(
+    rows: Sequence[dict[str, Any]], y: Any, names: Sequence[Any], calibrated: np.ndarray
+) -> list[Shortfall]:
     """`short_labels` from what ``model.evaluate(X, y)`` gave for several levels."""
-    names, calibrated = model.classes_.tolist(), calibrated_with(model)
     return [short_labels(*counts_of(row, y, names), row["confidence"], calibrated) for row in rows]
 
 
@@ -146,16 +146,6 @@ def counts_of(row: dict[str, Any], y: Any, names: Sequence[Any]) -> tuple[np.nda
     rows = np.array([of.get(name, 0) for name in names])
     share = np.nan_to_num([row[f"coverage_of_label_{name}"] for name in names])
     return rows, np.rint(share * rows).astype(int)
-
-
-def calibrated_with(model: Any) -> np.ndarray:
-    """How many rows calibrated each label of a fitted predictor, ``(C,)``: its own, or all, if labels share them."""
-    C = len(model.classes_)
-    rows = np.zeros(C, dtype=int)
-    for fold in model.folds_:
-        for (_, label), alphas in fold.calibrations[0].alphas.items():
-            rows[slice(None) if label < 0 else label] += len(alphas)
-    return rows
 
 
 def why(*, by_label: bool, low_on_average: bool) -> str:

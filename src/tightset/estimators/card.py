@@ -6,7 +6,6 @@ of the data is escaped.
 
 from __future__ import annotations
 
-from collections import Counter
 from html import escape
 from typing import Any
 
@@ -36,15 +35,9 @@ _STYLE = """
 """
 
 
-# ---- data frames ----------------------------------------------------------------------------------------------------
-
-
-# ---- the card -------------------------------------------------------------------------------------------------------
-
-
 def with_card(model: Any, diagram: str) -> str:
     """The card of a fitted estimator; scikit-learn's ``diagram`` of one that is not fitted."""
-    return card(model) if hasattr(model, "folds_") else diagram
+    return card(model) if hasattr(model, "fitted_") else diagram
 
 
 def card(model: Any) -> str:
@@ -83,7 +76,7 @@ def _labels(classes: np.ndarray) -> str:
 
 def _rows(model: Any) -> str:
     trained = [fold.trained for fold in model.folds_]
-    calibrated = sum(_calibration_rows(model).values())
+    calibrated = model.fitted_.calibration_rows().total()
     if len(trained) > 1:
         mean = "" if None in trained else f", each trained on about {round(sum(trained) / len(trained)):,} rows"
         return f"{len(trained)} folds{mean}; all {calibrated:,} rows calibrate."
@@ -91,23 +84,14 @@ def _rows(model: Any) -> str:
     return f"{before}{calibrated:,} {'others' if before else 'rows calibrate'}."
 
 
-def _calibration_rows(model: Any) -> Counter[tuple[Any, int]]:
-    """Calibration rows by category, (group or None, label or -1), added up over the folds."""
-    rows = Counter[tuple[Any, int]]()
-    for fold in model.folds_:
-        rows.update({key: len(alphas) for key, alphas in fold.calibrations[0].alphas.items()})
-    return rows
-
-
 def _threshold(model: Any, level: Any) -> str:
     """From which calibration score on a label is kept at a level."""
-    ranks = sorted((rank(level, n), n) for n in _calibration_rows(model).values())
+    ranks = sorted((rank(level, n), n) for n in model.fitted_.calibration_rows().values())
     r, n = ranks[0]
     low = f"rank {r:,} of {n:,}" if r else f"every score: {n:,} rows are too few"
     if len(ranks) == 1:
         return low
-    calibration = model.folds_[0].calibrations[0]
-    by = [name for name, holds in (("group", calibration.by_group), ("label", calibration.by_label)) if holds]
+    by = [name for name, holds in (("group", model.fitted_.by_group), ("label", model.fitted_.by_label)) if holds]
     return f"{low}, to rank {ranks[-1][0]:,} of {ranks[-1][1]:,}, by {' and '.join(by)}"
 
 

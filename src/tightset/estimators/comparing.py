@@ -16,7 +16,7 @@ from scipy.special import ndtr, stdtr, stdtrit
 
 from tightset.conformal.ranks import significance
 from tightset.conformal.shortfall import Shortfall, counts_of, short_labels
-from tightset.estimators import pieces
+from tightset.estimators.base import ConformalPredictor
 from tightset.exceptions import TightsetWarning
 
 __all__ = [
@@ -150,16 +150,18 @@ def compare(baseline: Any, scpo: Any, X: Any, y: Any, *, seed: int = 0) -> list[
     return found
 
 
-def sizes_and_coverage(model: Any, X: Any, y: Any, levels: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
+def sizes_and_coverage(
+    model: ConformalPredictor, X: Any, y: Any, levels: Sequence[Any]
+) -> tuple[np.ndarray, np.ndarray]:
     """Sizes ``(K, n)`` of the sets of rows at each level, and whether they hold the true labels ``(K, n)``."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TightsetWarning)  # of labels and levels that `evaluate` has told of
-        codes = model._encode(X, y, "y", unknown="miss")
-        rows, _ = model._check_new_rows(X, None)
-        asked = model._asked(levels, of=X)
+        rows, _ = model.check_new_rows(X, None)
+        codes = model.label_codes(rows, y, "y", unknown="miss")
+        asked = model.fitted_.ask(levels, of=X)
     size = np.empty((len(levels), len(codes)), dtype=np.int32)
     covered = np.empty(size.shape, dtype=bool)
-    for some, scored in pieces.scored(model, asked, rows, None):
+    for some, scored in model.fitted_.scored(asked, rows.gather()):
         for k, (level, piece) in enumerate(zip(levels, scored, strict=True)):
             kept = piece.sets(level, allow_empty=model.allow_empty)
             size[k, some] = kept.sum(axis=1)

@@ -21,7 +21,7 @@ def describe(model: Any) -> dict[str, Any]:
         "classes": np.asarray(model.classes_).astype(str).tolist(),
         "dtype_of_classes": str(model.classes_.dtype),
         "columns": getattr(model, "n_features_in_", 1) if names is None else [str(name) for name in names],
-        "dtypes": model._dtypes,
+        "dtypes": model.fitted_.kind.given,
         "levels": [float(level) for level in model.levels_],
         "calibration": [
             {"confidence": float(level), **category}

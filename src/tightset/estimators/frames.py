@@ -7,19 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tightset.compute.partitions import is_dask
-
-__all__ = ["as_frame", "lists_of_labels", "refuse_dask"]
-
-
-def refuse_dask(X: Any, **asked: bool) -> None:
-    """Say what to do instead where something is asked of a Dask collection that needs its rows in memory."""
-    if is_dask(X) and any(asked.values()):
-        name = next(name for name, wanted in asked.items() if wanted)
-        raise ValueError(
-            f"{name}=True needs rows in memory, and X is a Dask collection: leave it out and compute() the array, or "
-            "ask for a partition at a time, X.partitions[0].compute()"
-        )
+__all__ = ["as_frame", "lists_of_labels"]
 
 
 def lists_of_labels(sets: np.ndarray, classes: np.ndarray) -> list[list[np.ndarray]]:

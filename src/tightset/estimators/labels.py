@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import column_or_1d
 
-from tightset.compute.partitions import in_memory
+from tightset.compute.rows import in_memory
 
 __all__ = ["check_labels", "distinct_labels", "label_codes"]
 

@@ -1,64 +1,29 @@
 """Rows a piece at a time, so that memory does not grow with their number but for what is returned.
 
 A piece has a million scores or so: of arrays that stay in cache, and of rows enough that calls of a classifier, which
-may be slow to start, are few. Scores of a row do not depend on the piece that it is in. What is a function of a
-predictor here runs as well where a partition of the rows lies.
-
-Conventions
------------
-positions : whole numbers ``(n,)``, an array or a range, that tell rows apart which are equal; random numbers of
-smoothing and of randomised scores hang on them. New rows are counted from 0, calibration rows from `CALIBRATED`.
+may be slow to start, are few. Scores of a row do not depend on the piece that it is in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils import _safe_indexing
 
-from tightset.compute.arrays import settle
 from tightset.compute.hashing import hash_uniform
-from tightset.compute.partitions import Partitions
-from tightset.compute.row_types import COARSE, held_by_float32
+from tightset.compute.row_types import COARSE
+from tightset.compute.rows import take
 from tightset.conformal import calibration as icp
 from tightset.conformal.calibration import Calibration
 
-__all__ = [
-    "CALIBRATED",
-    "Asked",
-    "OwnScores",
-    "ScoredRows",
-    "joined",
-    "labels",
-    "of_partition",
-    "own_scores",
-    "p_values",
-    "pieces",
-    "scored",
-    "sets",
-    "sets_and_p",
-    "take",
-    "together",
-    "whole",
-]
+__all__ = ["OwnScores", "ScoredRows", "joined", "pieces", "together", "whole"]
 
-CALIBRATED = 2**62  # the position of the first calibration row
 _SCORES = 2**20  # worked on at once
 _ROWS = 2**13, 2**16  # at least and at most
 _DENSE = 2**25  # numbers
-
-
-def take(rows: Any, index: Any) -> Any:
-    """Some of the rows of an array, a frame or a list, or of `Partitions`; None stays None."""
-    if isinstance(rows, Partitions):
-        return rows.take(index)
-    if rows is None or isinstance(rows, np.ndarray):
-        return None if rows is None else rows[index]
-    return _safe_indexing(rows, index)
 
 
 def pieces(X: Any, C: int) -> Iterator[tuple[slice, Any]]:
@@ -131,19 +96,6 @@ def whole(n: int, parts: Iterable[tuple[slice, list[np.ndarray]]]) -> np.ndarray
     return np.asarray(result)
 
 
-def scores_from(
-    predictor: Any, model: Any, X: Any, known: dict[int, np.ndarray], start: int, positions: Any
-) -> np.ndarray:
-    """Scores ``(rows, C)`` of a piece of the rows, that from row ``start`` on."""
-    try:
-        scores: np.ndarray = predictor._scores(model, X, known, positions)
-    except ValueError as error:
-        if start:
-            error.add_note(f"(Rows are scored in pieces; here row 0 is row {start} of X.)")
-        raise
-    return scores
-
-
 class OwnScores(NamedTuple):
     """Settled scores ``(n,)`` of the own labels of calibration rows, and whether no label has a higher one."""
 
@@ -151,125 +103,10 @@ class OwnScores(NamedTuple):
     first: np.ndarray
 
 
-def own_scores(predictor: Any, models: list[Any], X: Any, y: np.ndarray, positions: Any = None) -> list[OwnScores]:
-    """Those of each model; a row whose label the models do not know (a code below 0) conforms less than any."""
-    positions = range(CALIBRATED, CALIBRATED + len(y)) if positions is None else positions
-    own: list[list[OwnScores]] = [[] for _ in models]
-    for rows, some in pieces(X, len(predictor.classes_)):
-        some = predictor._in_trained_types(some)  # noqa: PLW2901
-        known: dict[int, np.ndarray] = {}
-        for model, parts in zip(models, own, strict=True):
-            scores = scores_from(predictor, model, some, known, rows.start, positions[rows])
-            one = scores[np.arange(len(scores)), y[rows]]
-            first = one >= scores.max(axis=1)
-            one = settle(one)
-            unknown = y[rows] < 0
-            one[unknown], first[unknown] = -np.inf, False
-            parts.append(OwnScores(one, first))
-    return [together(parts) for parts in own]
-
-
 def together(parts: Iterable[OwnScores]) -> OwnScores:
     return OwnScores(*(np.concatenate(some) for some in zip(*parts, strict=True)))
-
-
-class Asked(NamedTuple):
-    """A level, which of the trained measures serves it, and the seed of its smoothing, if it is smoothed.
-
-    ``coarse`` is the type of the rows, if it is coarser than that of the calibration rows.
-    """
-
-    level: Any
-    model: int
-    seed: int | None = None
-    coarse: str | None = None
-
-
-def scored(
-    predictor: Any, asked: Sequence[Asked], X: Any, groups: np.ndarray | None, positions: Any = None
-) -> Iterator[tuple[slice, list[ScoredRows]]]:
-    """The rows a piece at a time, scored for each level; levels with a measure in common share what is the same."""
-    folds = predictor.folds_
-    slack = any(fold.calibrations[one.model].slacks.get(COARSE[0]) for fold in folds for one in asked)
-    by_value = slack and all(one.coarse is None for one in asked)
-    positions = range(X.shape[0]) if positions is None else positions
-    for rows, some in pieces(X, len(predictor.classes_)):
-        held = held_by_float32(some) if by_value else np.zeros(0, dtype=bool)
-        some = predictor._in_trained_types(some)  # noqa: PLW2901
-        some_groups = None if groups is None else groups[rows]
-        shared: list[dict[int, np.ndarray]] = [{} for _ in folds]
-        scores = {
-            at: [
-                settle(scores_from(predictor, fold.models[at], some, known, rows.start, positions[rows]))
-                for fold, known in zip(folds, shared, strict=True)
-            ]
-            for at in dict.fromkeys(one.model for one in asked)
-        }
-        found = {}
-        for _, at, seed, coarse in asked:
-            calibrations = [fold.calibrations[at] for fold in folds]
-            which = held if held.any() else coarse
-            found[at, seed] = ScoredRows(calibrations, scores[at], some_groups, seed, positions[rows], which)
-        yield rows, [found[one.model, one.seed] for one in asked]
-
-
-def sets(
-    predictor: Any, asked: Sequence[Asked], X: Any, groups: np.ndarray | None, positions: Any = None
-) -> np.ndarray:
-    """Sets ``(levels, n, C)``."""
-    how = {"allow_empty": predictor.allow_empty}
-    parts = scored(predictor, asked, X, groups, positions)
-    made = (
-        (rows, [piece.sets(one.level, **how) for one, piece in zip(asked, found, strict=True)]) for rows, found in parts
-    )
-    return whole(X.shape[0], made)
-
-
-def p_values(
-    predictor: Any, asked: Sequence[Asked], X: Any, groups: np.ndarray | None, positions: Any = None
-) -> np.ndarray:
-    """p-values ``(levels, n, C)``."""
-    parts = scored(predictor, asked, X, groups, positions)
-    return whole(X.shape[0], ((rows, [piece.p for piece in found]) for rows, found in parts))
-
-
-def labels(
-    predictor: Any, asked: Sequence[Asked], X: Any, groups: np.ndarray | None = None, positions: Any = None
-) -> np.ndarray:
-    """The most conforming labels ``(1, n)``, by the measure of the one level that is asked for."""
-    parts = [piece.most_conforming() for _, [piece] in scored(predictor, asked, X, groups, positions)]
-    best: np.ndarray = predictor.classes_[np.concatenate(parts)]
-    return best[None]
-
-
-def sets_and_p(
-    predictor: Any, asked: Sequence[Asked], X: Any, groups: np.ndarray | None, positions: Any = None
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Sets and p-values ``(n, C)`` for each level."""
-    found: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in asked]
-    for _, of_piece in scored(predictor, asked, X, groups, positions):
-        for parts, one, piece in zip(found, asked, of_piece, strict=True):
-            parts.append((piece.sets(one.level, allow_empty=predictor.allow_empty), piece.p))
-    return [joined(parts) for parts in found]
 
 
 def joined(parts: Iterable[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
     kept, p = zip(*parts, strict=True)
     return np.concatenate(kept), np.concatenate(p)
-
-
-def of_partition(
-    function: Callable[..., np.ndarray],
-    predictor: Any,
-    asked: Sequence[Asked],
-    empty: np.ndarray,
-    X: Any,
-    groups: np.ndarray | None,
-    first: int,
-) -> np.ndarray:
-    """`sets`, `p_values` or `labels` of a partition, without the axis of levels if ``empty`` has none."""
-    if X.shape[0] == 0:
-        return empty
-    positions = range(first, first + X.shape[0])
-    found = np.asarray(function(predictor, asked, X, groups, positions), dtype=empty.dtype)
-    return found if found.ndim == empty.ndim else found[0]

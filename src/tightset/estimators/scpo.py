@@ -2,45 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
-from importlib.util import find_spec
 from typing import Any, Self
 
 import numpy as np
-from scipy import sparse
-from sklearn.frozen import FrozenEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from tightset.compute.hashing import distinct_rows
-from tightset.compute.partitions import Partitions, as_floats, as_they_are, is_dask
 from tightset.compute.progress import Progress
+from tightset.compute.rows import RowSource, lies_elsewhere
 from tightset.conformal.inefficiency import as_inefficiency
 from tightset.estimators.base import ConformalPredictor
+from tightset.estimators.cases import case_of
 from tightset.estimators.checks import generator
-from tightset.measures import MEASURES
-from tightset.models.classifiers import (
-    PRECOMPUTED,
-    auto_classifiers,
-    check_any_rows,
-    check_base,
-    classes_of_columns,
-    copy_input_tags,
-    known_classes,
-)
-from tightset.models.columns import Columns, as_numbers
-from tightset.models.ensembles import Ensemble, LinearModel, Stacked
-from tightset.models.trees import LIBRARIES, numbers_or_missing
-from tightset.search.from_columns import path_search
-from tightset.search.grid import GRID, check_grid, grid_search
-from tightset.search.settings import SEARCHES, Search
-from tightset.search.shortlist import FEW_ROWS, Found
-from tightset.search.stack import stacked_search, without_choice
+from tightset.search.problem import Aim, Outcome, Runtime, TrainingRows
+from tightset.search.settings import SEARCHES, Grid, Search, as_search
+from tightset.search.shortlist import Found
 from tightset.storage.registry import storable
 
 __all__ = ["SCPOClassifier"]
-
-AUTO = "auto"
 
 
 @storable
@@ -55,57 +35,48 @@ class SCPOClassifier(ConformalPredictor):
 
     Parameters
     ----------
-    confidence : level, or several: one measure is trained for each. Two measures may differ about a label, so that the
-        set at 90 % need not lie inside the set at 95 %; see ``nested``.
-    nested : with several levels, use one measure for all of them, that whose sets are smallest over all levels on
-        held-out training rows. Then sets grow with the level and never lose a label, and `summary` tells the price.
-    estimator : what the measures are trained on.
+    confidence : float or sequence of float, default 0.95
+        The level, or several: one measure is trained for each. Two measures may differ about a label, so that the set
+        at 90 % need not lie inside the set at 95 %; see ``nested``.
+    estimator : classifier, "auto", "precomputed" or None, default None
+        What the measures are trained on.
 
         - None: the columns of X, starting from logistic regression.
         - A classifier, or a pipeline that ends in one: its log-probabilities (``decision_function`` where it has none)
           on rows that it has not seen, by cross-validation, with and without the columns of X; the start is its own
-          ranking. Its models of the folds are kept, and averaged with the one of all rows: see ``average``.
+          ranking. Its models of the folds are kept, and averaged with the one of all rows: see ``Search.average``.
         - A classifier in a `sklearn.frozen.FrozenEstimator`: the same, but it stays as it is. Give `fit` rows that it
           was not trained on.
         - ``"precomputed"``: X holds the scores of a classifier, probabilities or others, a column for each class.
         - ``"auto"``: gradient-boosted trees, extremely randomised trees, the columns themselves, and mixtures of them.
-    average : use the average of an estimator's models of all rows and of the folds, unless cross-validation speaks
-        against it. It makes sets smaller, but keeps ``1 + folds * repeats`` models (11 by default); with False there is
-        one.
-    boost : ``"lightgbm"`` or ``"xgboost"`` (extras of the same names), to try trees on top of the estimator's scores
-        that are grown for small sets; X must be dense numbers, missing ones allowed. They are used if they make sets
-        smaller.
-    inefficiency : ``"size"``, ``"log"`` (``log(1 + w)``), a power ``p`` (``w**p``) or a pair ``(f, f')``.
-    search : ``"default"``; ``"fast"``, a few times faster, sets nearly as small; ``"thorough"``, a few times slower; a
-        `tightset.Search` of your own; or ``"grid"``, the search of the paper.
-    measure : ``"linear"``, ``"softmax"`` or ``"two-matrix"``, to train only that one (beside logistic regression, the
-        baseline, which stays if nothing is gained); by default those of the search.
-    unfold : also try each column unfolded into a piecewise linear function, and keep that if it makes sets smaller.
-        Not for the grid, nor for sparse rows or more columns than memory should hold.
-    max_iter : steps at most: of each piece of a path (by default that of the search), or of the grid (1000).
-    penalty, sharpness, learning_rate : for ``search="grid"``: numbers or sequences, lambda, gamma and eta of the paper;
-        the grid is their product.
-    loss_form : for the grid: ``"L"``, ``"log L"``, ``"-1/L"`` or ``"-1/L^2"``: which increasing function of the loss
-        descends.
-    optimiser : for the grid: ``"gradient-descent"`` with a constant rate, or ``"adam"``.
-    selection : for the grid: ``"inefficiency"`` of the training ICP, or smallest ``"loss"``.
-    tol : for the grid: a candidate whose largest step is below ``tol`` (relative) stops early.
-    keep_trace : for the grid: keep the loss of every candidate at every step: ``traces_[fold][level]`` is an array
-        ``(steps, candidates)``.
-    standardise : train on columns of mean 0 and deviation 1, by the training rows. Without it columns of very different
-        size make training slow and the sets larger.
-    calibration_size : rows held aside, a fraction or a number. By default a quarter, and more (up to half) if the
-        level needs more.
-    label_conditional : make coverage hold for each label, not only on average.
-    allow_empty : an empty set says that no label conforms. With False it gets the most conforming label, which makes
-        coverage larger and never smaller.
-    cv : None, or folds as in scikit-learn: cross-conformal prediction. Every row calibrates and none is held aside;
-        the guarantee is then approximate (in theory ``1 - 2 eps``; in practice close to ``1 - eps``).
-    random_state : for the rows held aside, the folds of the search, and smoothing. Same seed, same bits.
-    device : None for NumPy, or a PyTorch device such as ``"cuda"``.
-    n_jobs : threads; by default as many as BLAS may use. Inside ``joblib.parallel_config(backend="dask")`` candidates
-        and folds go to that cluster. The result does not depend on it.
-    verbose : show a progress bar: True, False, or ``"auto"``: on a terminal, if it takes longer than a few seconds.
+    search : {"default", "fast", "thorough", "grid"}, `Search` or `Grid`, default "default"
+        What is tried: ``"fast"`` is a few times faster than the default, with sets nearly as small, ``"thorough"`` a
+        few times slower; a `tightset.Search` has settings of your own, and ``"grid"``, or a `tightset.Grid`, is the
+        search of the paper.
+    nested : bool, default False
+        With several levels, use one measure for all of them, that whose sets are smallest over all levels on held-out
+        training rows. Then sets grow with the level and never lose a label, and `summary` tells the price.
+    inefficiency : {"size", "log"}, float or pair of functions, default "size"
+        What is made small: the size w of a set, ``log(1 + w)``, a power ``w**p``, or a pair ``(f, f')`` of your own.
+    calibration_size : float, int or None, default None
+        Rows held aside, a fraction or a number. By default a quarter, and more (up to half) if the level needs more.
+    label_conditional : bool, default False
+        Make coverage hold for each label, not only on average.
+    allow_empty : bool, default True
+        An empty set says that no label conforms. With False it gets the most conforming label, which makes coverage
+        larger and never smaller.
+    cv : int, splitter, iterable or None, default None
+        Folds as in scikit-learn, for cross-conformal prediction: every row calibrates and none is held aside; the
+        guarantee is then approximate (in theory ``1 - 2 eps``; in practice close to ``1 - eps``).
+    random_state : int, RandomState or None, default None
+        For the rows held aside, the folds of the search, and smoothing. Same seed, same bits.
+    device : str or None, default None
+        None for NumPy, or a PyTorch device such as ``"cuda"``.
+    n_jobs : int or None, default None
+        Threads; by default as many as BLAS may use. Inside ``joblib.parallel_config(backend="dask")`` candidates and
+        folds go to that cluster. The result does not depend on it.
+    verbose : bool or "auto", default "auto"
+        Show a progress bar: ``"auto"`` on a terminal, if it takes longer than a few seconds.
 
     Notes
     -----
@@ -122,10 +93,17 @@ class SCPOClassifier(ConformalPredictor):
 
     Attributes
     ----------
-    classes_, n_features_in_, feature_names_in_ : as in scikit-learn.
-    selection_ : dict of columns, one entry a candidate: what was tried, its criterion (mean inefficiency on held-out
-        training rows) and the standard error of that, what was chosen and with which weight.
-    n_iter_ : the most steps a candidate took.
+    classes_ : ndarray of shape (n_classes,)
+        The labels.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+    fitted_ : `tightset.estimators.fitted.Fitted`
+        Models and calibrations, and what is answered from them.
+    selection_ : dict of str to ndarray
+        A table with an entry for each candidate: what was tried, its criterion (mean inefficiency on held-out training
+        rows) and the standard error of that, what was chosen and with which weight.
+    n_iter_ : int
+        The most steps that a candidate took.
 
     Examples
     --------
@@ -137,30 +115,14 @@ class SCPOClassifier(ConformalPredictor):
            [ True, False, False]])
     """
 
-    nested = False  # of model files that were written before there was a choice
-
     def __init__(
         self,
         confidence: Any = 0.95,
         *,
         estimator: Any = None,
-        nested: bool = False,
-        average: bool = True,
-        boost: str | None = None,
-        inefficiency: Any = "size",
         search: Any = "default",
-        measure: str | None = None,
-        unfold: bool = True,
-        max_iter: int | None = None,
-        penalty: Any = None,
-        sharpness: Any = None,
-        learning_rate: Any = None,
-        loss_form: str | None = None,
-        optimiser: str | None = None,
-        selection: str | None = None,
-        tol: float | None = None,
-        keep_trace: bool = False,
-        standardise: bool = True,
+        nested: bool = False,
+        inefficiency: Any = "size",
         calibration_size: Any = None,
         label_conditional: bool = False,
         allow_empty: bool = True,
@@ -172,23 +134,9 @@ class SCPOClassifier(ConformalPredictor):
     ) -> None:
         self.confidence = confidence
         self.estimator = estimator
-        self.nested = nested
-        self.average = average
-        self.boost = boost
-        self.inefficiency = inefficiency
         self.search = search
-        self.measure = measure
-        self.unfold = unfold
-        self.max_iter = max_iter
-        self.penalty = penalty
-        self.sharpness = sharpness
-        self.learning_rate = learning_rate
-        self.loss_form = loss_form
-        self.optimiser = optimiser
-        self.selection = selection
-        self.tol = tol
-        self.keep_trace = keep_trace
-        self.standardise = standardise
+        self.nested = nested
+        self.inefficiency = inefficiency
         self.calibration_size = calibration_size
         self.label_conditional = label_conditional
         self.allow_empty = allow_empty
@@ -202,26 +150,32 @@ class SCPOClassifier(ConformalPredictor):
     def paper(cls, confidence: Any = 0.95, **changes: Any) -> Self:
         """The set-up of the paper: linear measure, ``-1/L``, zero start, constant rate, its grid, its selection.
 
-        The grid's penalties are 10, 100, 500, 1000 and 5000. The text prints 10000 in place of 1000, but its tables
-        choose 1000 and never 10000, and five values make the 400 runs a data set that it counts. It does not give the
-        number of steps; docs/paper.md has sizes by steps.
+        ``changes`` are settings of `Grid`, or parameters of the classifier. The paper does not give the number of
+        steps; docs/paper.md has sizes by steps.
         """
-        return cls(confidence, **({"search": "grid"} | GRID | {"tol": 0.0} | changes))
+        grid = {name: changes.pop(name) for name in Grid.names() if name in changes}
+        return cls(confidence, search=Grid(**{"tol": 0.0} | grid), **changes)
+
+    @classmethod
+    def upgraded(cls, parts: dict[str, Any]) -> dict[str, Any]:
+        """Fields of a model file as they are called now: what is tried was a parameter each, and is ``search``."""
+        rest = dict(parts)
+        moved = {name: rest.pop(name) for name in _MOVED if name in rest}
+        if moved:
+            rest["search"] = _search_of(rest.get("search", "default"), moved)
+        rest.setdefault("nested", False)
+        return super().upgraded(rest)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        if self.estimator is None or _is(self.estimator, AUTO):
-            tags.input_tags.sparse = True
-            tags.input_tags.allow_nan = self.estimator is not None
-        elif not _is(self.estimator, PRECOMPUTED):
-            copy_input_tags(tags, self.estimator)
+        case_of(self.estimator).tag(tags)
         return tags
 
     # ---- what the search found ----------------------------------------------------------------------------------
 
     @property
     def selection_(self) -> dict[str, np.ndarray]:
-        check_is_fitted(self, "folds_")
+        check_is_fitted(self, "fitted_")
         tables = [
             {"fold": np.full(len(found.table["chosen"]), at)} | found.table
             for at, fold in enumerate(self.folds_)
@@ -231,8 +185,9 @@ class SCPOClassifier(ConformalPredictor):
 
     @property
     def traces_(self) -> list[list[np.ndarray]]:
-        if not self.keep_trace:
-            raise AttributeError("traces_ are kept only by SCPOClassifier(search='grid', keep_trace=True)")
+        settings = as_search(self.search)
+        if not (isinstance(settings, Grid) and settings.keep_trace):
+            raise AttributeError("traces_ are kept only by SCPOClassifier(search=Grid(keep_trace=True))")
         return [[found.trace for found in fold.record] for fold in self.folds_]
 
     @property
@@ -247,7 +202,7 @@ class SCPOClassifier(ConformalPredictor):
         >>> clf.summary().startswith("At 90 % confidence")
         True
         """
-        check_is_fitted(self, "folds_")
+        check_is_fitted(self, "fitted_")
         if not isinstance(self.folds_[0].record[0], Found):
             return (
                 "The paper's grid was searched, which does not compare with a baseline; selection_ has what was chosen."
@@ -257,215 +212,88 @@ class SCPOClassifier(ConformalPredictor):
             for level, found in zip(self.levels_, fold.record, strict=True):
                 where = f"At {100 * float(level):g} % confidence" + (f", fold {at}" if len(self.folds_) > 1 else "")
                 lines.append(f"{where}: {found.sentence()}")
-        if self.label_conditional or self.folds_[0].calibrations[0].by_group:
+        if self.label_conditional or self.fitted_.by_group:
             lines.append("These figures are for coverage on average over all rows; by label or group sets are larger.")
         return "\n".join(lines)
 
     # ---- training -----------------------------------------------------------------------------------------------
 
-    def _classes(self, X: Any, present: np.ndarray) -> np.ndarray:
-        if isinstance(self.estimator, FrozenEstimator):
-            return known_classes(self.estimator, present)
-        if _is(self.estimator, PRECOMPUTED):
-            return classes_of_columns(X.shape[1], getattr(self, "feature_names_in_", ()), present)
-        return present
+    def _classes(self, X: RowSource, present: np.ndarray) -> np.ndarray:
+        return case_of(self.estimator).classes(self, X.shape[-1], present)
 
-    def _rows(self, X: Any, *, reset: bool) -> Any:
-        if reset and is_dask(X):
-            if self.estimator is not None:
+    def _one_for_all(self) -> bool:
+        return bool(self.nested)
+
+    def _first_rows(self, X: Any) -> Any:
+        if lies_elsewhere(X):
+            if not case_of(self.estimator).on_columns:
                 raise ValueError(
                     "X is a Dask collection, on which only estimator=None trains: fit the estimator on a sample in "
                     "memory, then calibrate() and predict_set() take the collection"
                 )
-            if self.search == "grid":
+            if isinstance(as_search(self.search), Grid):
                 raise ValueError("X is a Dask collection, which search='grid' does not take; the other searches do")
-        return super()._rows(X, reset=reset)
+        return super()._first_rows(X)
 
-    def _prepare(self) -> Any:
-        if self.estimator is None or _is(self.estimator, PRECOMPUTED):
-            return as_floats
-        return partial(as_floats, missing=True) if _is(self.estimator, AUTO) else as_they_are
+    def _prepare(self) -> Callable[[Any], Any]:
+        return case_of(self.estimator).prepare
 
     def _check_rows(self, X: Any, *, reset: bool) -> Any:
-        numbers: dict[str, Any] = {"reset": reset, "dtype": [np.float64, np.float32]}
-        if _is(self.estimator, PRECOMPUTED):
-            return validate_data(self, X, **numbers, ensure_min_features=2)
-        if _is(self.estimator, AUTO):
-            return validate_data(self, X, **numbers, accept_sparse="csr", ensure_all_finite="allow-nan")
-        if self.estimator is not None:
-            return check_any_rows(self, X, reset=reset)
-        X = validate_data(self, X, **numbers, accept_sparse="csr")
-        if reset and self.device is not None and sparse.issparse(X):
-            raise ValueError(f"X is sparse, which device={self.device!r} cannot take: give a dense array or no device")
-        return X
+        return case_of(self.estimator).check_rows(self, X, reset=reset)
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        for name in ("nested", "average", "unfold", "standardise", "keep_trace"):
-            if not isinstance(getattr(self, name), (bool, np.bool_)):
-                raise ValueError(f"{name} must be True or False; got {getattr(self, name)!r}")  # noqa: TRY004
+    def check_parameters(self) -> tuple[Any, ...]:
+        levels = super().check_parameters()
+        if not isinstance(self.nested, (bool, np.bool_)):
+            raise ValueError(f"nested must be True or False; got {self.nested!r}")  # noqa: TRY004
         if not (isinstance(self.verbose, (bool, int, np.bool_)) or str(self.verbose) == "auto"):
             raise ValueError(f"verbose must be True, False or 'auto'; got {self.verbose!r}")
-        if self.estimator is not None and not (_is(self.estimator, AUTO) or _is(self.estimator, PRECOMPUTED)):
-            if isinstance(self.estimator, str):
-                raise ValueError(f"estimator must be a classifier, 'auto' or 'precomputed'; got {self.estimator!r}")
-            check_base(self.estimator)
-        if self.boost is not None:
-            if not (isinstance(self.boost, str) and self.boost in LIBRARIES):
-                raise ValueError(f"boost must be None or one of {', '.join(map(repr, LIBRARIES))}; got {self.boost!r}")
-            if self.estimator is None:
-                raise ValueError("boost adds trees to the scores of an estimator: give one, or estimator='auto'")
-            if find_spec(self.boost) is None:
-                raise ImportError(f"boost={self.boost!r} needs another package: pip install 'tightset[{self.boost}]'")
-        named = isinstance(self.search, str) and self.search in ("grid", *SEARCHES)
-        if not (named or isinstance(self.search, Search)):
-            raise ValueError(
-                f"search must be one of {', '.join(map(repr, (*SEARCHES, 'grid')))} or a Search; got {self.search!r}"
-            )
-        if self.measure is not None and not (isinstance(self.measure, str) and self.measure in MEASURES):
-            raise ValueError(f"measure must be None or one of {', '.join(map(repr, MEASURES))}; got {self.measure!r}")
-        if self.search == "grid":
-            if self.estimator is not None:
-                raise ValueError("search='grid' trains on columns, as the paper does; leave estimator out")
-            if self.nested:
-                raise ValueError(
-                    "nested=True is not for search='grid': train for one level, and ask predict_set for others, whose "
-                    "sets by that one measure are nested"
-                )
-            self._check_grid()
-        else:
-            for name in (*GRID, "keep_trace"):
-                if name != "max_iter" and getattr(self, name) is not None and getattr(self, name) is not False:
-                    raise ValueError(f"{name} belongs to search='grid'; with search={self.search!r} leave it out")
-        if self.max_iter is not None and not (_whole(self.max_iter) and self.max_iter > 0):
-            raise ValueError(f"max_iter must be None or a positive whole number; got {self.max_iter!r}")
         if self.device is not None and not isinstance(self.device, str):
             raise ValueError(f"device must be None or the name of a PyTorch device; got {self.device!r}")
         if not (self.n_jobs is None or (_whole(self.n_jobs) and self.n_jobs != 0)):
             raise ValueError(f"n_jobs must be None or a whole number other than 0; got {self.n_jobs!r}")
-
-    def _check_grid(self) -> None:
-        settings = self._grid_settings()
-        if self.measure not in (None, "linear"):
-            raise ValueError(f"search='grid' trains the linear measure of the paper; got measure={self.measure!r}")
-        check_grid(settings)
-
-    def _grid_settings(self) -> dict[str, Any]:
-        return {name: value if getattr(self, name) is None else getattr(self, name) for name, value in GRID.items()}
-
-    def _path_settings(self) -> Search:
-        search = self.search if isinstance(self.search, Search) else SEARCHES[self.search]
-        if self.measure is not None:
-            own = tuple(path for path in search.paths if path[0] == self.measure)
-            search = replace(search, paths=own or tuple((self.measure, gamma) for gamma in (1.0, 2.0, 4.0)))
-        return search if self.max_iter is None else replace(search, max_iter=self.max_iter)
-
-    def _train(self, X: Any, y: np.ndarray, sample_weight: np.ndarray | None) -> tuple[list[Any], list[Any]]:
-        given = sample_weight
-        if sample_weight is not None:  # only ratios matter, sums must stay finite, and float32 holds no ratio of 1e50
-            sample_weight = np.maximum(sample_weight / sample_weight.max(), 1e-12)
-        levels = ", ".join(f"{100 * float(level):g} %" for level in self.levels_)
-        with Progress(f"training for {levels}", show=self.verbose) as progress:
-            if self.search == "grid":
-                return self._search_grid(X, y, sample_weight, progress)
-            choose = len(y) >= FEW_ROWS
-            if isinstance(X, Partitions) and not (choose and self._path_settings().samples(len(y))):
-                X = X.gather()
-            common: dict[str, Any] = {
-                "confidences": list(self.levels_),
-                "search": self._path_settings() if choose else None,
-                "f": as_inefficiency(self.inefficiency),
-                "unfold": self.unfold,
-                "standardise": self.standardise,
-                "nest": self.nested,
-                "seed": generator(self.random_state).randint(2**31, size=4).tolist(),
-                "device": self.device,
-                "n_jobs": self.n_jobs,
-                "progress": progress,
-            }
-            if self.estimator is not None and (choose or not _is(self.estimator, AUTO) or as_numbers(X) is None):
-                found = self._train_on_top(X, y, given, common)
-                return [one.model for one in found], found
-            if not choose:  # copies of a row and weights then train the same model to the last bit
-                rows, sample_weight = distinct_rows(X, y, sample_weight)
-                X, y = X[rows], y[rows]
-            found = path_search(X, y, len(self.classes_), sample_weight=sample_weight, **common)
-        return [one.model for one in found], found
-
-    def _train_on_top(
-        self, X: Any, y: np.ndarray, sample_weight: np.ndarray | None, common: dict[str, Any]
-    ) -> list[Found]:
-        auto = _is(self.estimator, AUTO)
-        estimators = auto_classifiers(sparse_rows=sparse.issparse(X)) if auto else [self.estimator]
-        if common["search"] is None:
-            few = common["confidences"], sample_weight, common["seed"]
-            return without_choice(X, y, self.classes_, estimators[0], *few)
-        if self.boost is not None:
-            numbers_or_missing(X)  # says so now if it cannot be done later
-        columns = None if _is(self.estimator, PRECOMPUTED) else as_numbers(X)
-        return stacked_search(
-            X,
-            columns,
-            y,
-            self.classes_,
-            estimators,
-            with_columns=auto,
-            average=self.average,
-            boost=self.boost,
-            sample_weight=sample_weight,
-            **common,
-        )
-
-    def _search_grid(
-        self, X: Any, y: np.ndarray, sample_weight: np.ndarray | None, progress: Progress
-    ) -> tuple[list[Any], list[Any]]:
-        columns = Columns.plain(X, sample_weight, standardise=self.standardise)
-        Z, centre = columns.apply(X)
-        settings = self._grid_settings()
-        # On the host one level at a time, although levels could share a descent: a large constant rate amplifies
-        # rounding, and a level's measure should not depend on which others were asked for.
-        batches = [[level] for level in self.levels_] if self.device is None else [list(self.levels_)]
-        progress.expect(len(batches) * settings["max_iter"])
-        searches = []
-        for levels in batches:
-            searches += grid_search(
-                Z,
-                y,
-                len(self.classes_),
-                confidences=levels,
-                penalties=np.atleast_1d(settings["penalty"]),
-                sharpnesses=np.atleast_1d(settings["sharpness"]),
-                learning_rates=np.atleast_1d(settings["learning_rate"]),
-                sample_weight=sample_weight,
-                centre=centre,
-                f=as_inefficiency(self.inefficiency),
-                form=settings["loss_form"],
-                optimiser=settings["optimiser"],
-                selection=settings["selection"],
-                max_iter=settings["max_iter"],
-                tol=settings["tol"],
-                device=self.device,
-                keep_trace=self.keep_trace,
-                n_jobs=self.n_jobs,
-                callback=lambda *_: progress.advance(),
+        case, settings = case_of(self.estimator), as_search(self.search)
+        if isinstance(settings, Search):
+            if settings.boost is not None and case.on_columns:
+                raise ValueError("boost adds trees to the scores of an estimator: give one, or estimator='auto'")
+        elif not case.on_columns:
+            raise ValueError("search='grid' trains on columns, as the paper does; leave estimator out")
+        elif self.nested:
+            raise ValueError(
+                "nested=True is not for search='grid': train for one level, and ask predict_set for others, whose "
+                "sets by that one measure are nested"
             )
-        return [LinearModel(columns, found.theta.astype(X.dtype)) for found in searches], searches
+        return levels
 
-    def _model_for(self, level: Any) -> int:
-        return 0 if self.nested else super()._model_for(level)
+    def _train(self, rows: TrainingRows, levels: Sequence[Any]) -> Outcome:
+        settings = as_search(self.search)
+        aim = Aim(list(levels), as_inefficiency(self.inefficiency), bool(self.nested))
+        seed: list[int] = []
+        if isinstance(settings, Search):
+            settings.check_installed()
+            seed = generator(self.random_state).randint(2**31, size=4).tolist()
+        named = ", ".join(f"{100 * float(level):g} %" for level in levels)
+        with Progress(f"training for {named}", show=self.verbose) as progress:
+            runtime = Runtime(progress, seed, self.device, self.n_jobs)
+            return case_of(self.estimator).train(rows, aim, settings, runtime)
 
-    def _scores(
-        self,
-        model: Ensemble | LinearModel | Stacked,
-        X: Any,
-        known: dict[int, np.ndarray],
-        positions: Any,  # noqa: ARG002
-    ) -> np.ndarray:
-        return model.scores(X, known) if isinstance(model, Stacked) else model.scores(X)
+
+# Parameters of the classifier in model files of the first version that are settings of the search now.
+_OF_SEARCH = ("measure", "unfold", "max_iter", "average", "boost", "standardise")
+_MOVED = tuple(dict.fromkeys((*_OF_SEARCH, *Grid.names())))
 
 
-def _is(estimator: Any, name: str) -> bool:
-    return isinstance(estimator, str) and estimator == name
+def _search_of(search: Any, moved: dict[str, Any]) -> Any:
+    """The settings that parameters of the first version say; the name of a search that they do not change."""
+    if search == "grid":
+        return Grid(**{name: moved[name] for name in Grid.names() if moved.get(name) is not None})
+    settings = as_search(search)
+    if not isinstance(settings, Search):
+        return settings
+    own = {name: moved[name] for name in _OF_SEARCH if name != "measure" and moved.get(name) is not None}
+    changed = replace(settings, **own)
+    if moved.get("measure") is not None:
+        changed = changed.only(moved["measure"])
+    return search if isinstance(search, str) and changed == SEARCHES[search] else changed
 
 
 def _whole(value: Any) -> bool:

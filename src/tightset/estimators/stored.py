@@ -13,9 +13,8 @@ from tightset.conformal.calibration import Calibration
 from tightset.estimators.base import ConformalPredictor
 from tightset.estimators.checks import check_levels
 from tightset.estimators.conformal import ConformalClassifier
-from tightset.estimators.predicting import Fold
+from tightset.estimators.fitted import Fold
 from tightset.models.stored import check_scores, refused
-from tightset.models.trees import LIBRARIES
 from tightset.search.grid import Chosen
 from tightset.search.shortlist import Found
 from tightset.storage.fields import fits, must
@@ -25,15 +24,10 @@ __all__ = ["check_predictor"]
 _LABELS = "biufmMUOT"  # kinds of arrays that classes may be
 
 
-_LATER = ("nested",)  # parameters that those do not have; the class has a default
-
-
 def check_predictor(model: ConformalPredictor) -> None:
     name = type(model).__name__
-    own = ["_seed"] if isinstance(model, ConformalClassifier) else []
-    fitted = ("levels_", "classes_", "folds_", "_dtypes", *own)
-    for field in (*inspect.signature(type(model)).parameters, *fitted):
-        must(field in vars(model) or field in _LATER, f"{name}.{field} is missing")
+    for field in inspect.signature(type(model)).parameters:
+        must(field in vars(model), f"{name}.{field} is missing")
     _check_parameters(model)
     _check_classes(model.classes_, f"{name}.classes_")
     must(isinstance(model.levels_, tuple), f"{name}.levels_ must be a tuple")
@@ -44,13 +38,17 @@ def check_predictor(model: ConformalPredictor) -> None:
     if names is not None:
         right = isinstance(names, np.ndarray) and names.shape == (columns,) and fits(names.tolist(), list[str])
         must(right, f"{name}.feature_names_in_ must be a name for each column")
-    for types in ("_dtypes", "_trained_types", "_calibrated_types"):
-        must(fits(getattr(model, types), str | list[str] | None), f"{name}.{types} must be names of types")
-    must(model._gap in (None, "None", "nan"), f"{name}._gap must be a sign for what is missing")
-    must(model._form in (None, "array", "sparse", "pandas", "polars"), f"{name}._form must be a form of rows")
-    must(fits(model._mark, int) and 0 <= model._mark < 2**63, f"{name}._mark must be a whole number")
-    seed = vars(model).get("_seed", 0)
-    must(fits(seed, int) and 0 <= seed < 2**32, f"{name}._seed must be a whole number")
+    kind, fitted = model.fitted_.kind, model.fitted_
+    for field, types in (
+        ("_dtypes", kind.given),
+        ("_trained_types", kind.trained),
+        ("_calibrated_types", kind.calibrated),
+    ):
+        must(fits(types, str | list[str] | None), f"{name}.{field} must be names of types")
+    must(kind.gap in (None, "None", "nan"), f"{name}._gap must be a sign for what is missing")
+    must(kind.form in (None, "array", "sparse", "pandas", "polars"), f"{name}._form must be a form of rows")
+    must(fits(fitted.mark, int) and 0 <= fitted.mark < 2**63, f"{name}._mark must be a whole number")
+    must(fits(fitted.seed, int) and 0 <= fitted.seed < 2**32, f"{name}._seed must be a whole number")
     must(fits(model.folds_, list[Fold]) and model.folds_, f"{name}.folds_ must be a list of folds")
     measures = len(model.levels_) if model.trains_for_level else 1
     how = {(one.by_label, one.by_group) for fold in model.folds_ for one in fold.calibrations}
@@ -70,14 +68,11 @@ def check_predictor(model: ConformalPredictor) -> None:
 
 
 def _check_parameters(model: ConformalPredictor) -> None:
-    """As `fit` does, on a copy: it draws random numbers, and asks for packages that only training needs."""
+    """As `fit` does, on a copy, for it may draw random numbers."""
     name, tried = type(model).__name__, copy(model)
     tried.random_state = deepcopy(model.random_state)
-    if vars(model).get("boost") is not None:
-        must(model.boost in LIBRARIES, f"{name}.boost must be one of {', '.join(LIBRARIES)}")
-        tried.boost = None
     refused(f"{name}.random_state", lambda: check_random_state(tried.random_state))
-    refused(name, tried._check_parameters)
+    refused(name, tried.check_parameters)
 
 
 def _check_tables(tables: list[dict[str, Any]]) -> None:

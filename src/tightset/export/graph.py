@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from tightset.compute.identity import Same
+
 __all__ = ["OPSET", "Graph", "add_counts", "add_first_largest", "add_kept", "in_double", "least_equal", "unfused"]
 
 OPSET = 18
@@ -47,7 +49,6 @@ class Graph:
         self.errors: dict[str, str] = {}
         self._nodes: list[Any] = []
         self._constants: dict[str, Any] = {}
-        self._alive: list[Any] = []  # lest an id in ``known`` is given to something else
         self._count = 0
 
     def name(self, stem: str) -> str:
@@ -58,12 +59,11 @@ class Graph:
 
     def remember(self, thing: Any, X: str, tensor: str) -> str:
         """Keep the tensor that an object makes of X, for `recall`."""
-        self._alive.append(thing)
-        self.known[id(thing), X] = tensor
+        self.known[Same(thing), X] = tensor
         return tensor
 
     def recall(self, thing: Any, X: str) -> str | None:
-        return self.known.get((id(thing), X))
+        return self.known.get((Same(thing), X))
 
     def add(self, op: str, *inputs: Any, domain: str = "", **attributes: Any) -> str:
         """The output of a new node; inputs are names, or numbers and arrays that become constants."""
@@ -80,9 +80,8 @@ class Graph:
 
         array = np.ascontiguousarray(value) if np.ndim(value) else np.asarray(value)
         array = array.astype(np.int64) if array.dtype.kind in "iu" else array
-        key = ("constant", array.dtype.str, array.shape, array.tobytes() if array.size < 64 else id(value))
+        key = ("constant", array.dtype.str, array.shape, array.tobytes() if array.size < 64 else Same(value))
         if key not in self.known:
-            self._alive.append(value)
             name = self.known[key] = self.name("constant")
             self._constants[name] = numpy_helper.from_array(array, name)
         return self.known[key]

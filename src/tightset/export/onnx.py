@@ -90,7 +90,7 @@ def to_onnx(model: Any, path: Any = None, *, output: str | Sequence[str] = "sets
             "model must be a fitted SCPOClassifier or ConformalClassifier, or a TablePredictor; "
             f"got {type(model).__name__}"
         )
-    check_is_fitted(model, "folds_")
+    check_is_fitted(model, "fitted_")
     if path is not None and not Path(path).parent.is_dir():
         raise FileNotFoundError(f"path must lie in a folder that exists; got {str(path)!r}")
     if not hasattr(model, "n_features_in_"):
@@ -131,11 +131,11 @@ def add_outputs(
     unknown = [kind for kind in kinds if kind not in _KINDS]
     if unknown or not kinds:
         raise ValueError(f"output must be one or several of {', '.join(map(repr, _KINDS))}; got {output!r}")
-    if any(one.by_group for fold in model.folds_ for one in fold.calibrations):
+    if model.fitted_.by_group:
         raise refusal(type(model).__name__, "it was calibrated group by group, and a graph has no groups: fit without")
-    levels, _ = model._levels(confidence)
-    model._warn_if_stricter(levels)
-    asked = model._asked(levels)
+    levels, _ = model.levels_asked(confidence)
+    model.warn_if_stricter(levels)
+    asked = model.fitted_.ask(levels)
     computed = _as_calibrated(graph, X, model)
     scored = {at: _Scored.of(graph, X, computed, model, at) for at in dict.fromkeys(one.model for one in asked)}
     found = []
@@ -241,11 +241,11 @@ def _slack(model: Any, alphas: np.ndarray) -> np.ndarray:
 
 def _as_calibrated(graph: Graph, X: str, model: Any) -> str:
     """Rows rounded to the types of training and calibration, as `rowtypes.conform` does."""
-    types = rounded_to(model._trained_types, model._calibrated_types, int(model.n_features_in_))
+    types = rounded_to(model.fitted_.kind.trained, model.fitted_.kind.calibrated, int(model.n_features_in_))
     for name in sorted({one for one in types if one is not None}):
         coarse = graph.cast(graph.cast(X, name.upper().replace("FLOAT32", "FLOAT")), "DOUBLE")
         X = graph.add("Where", np.array([[one == name for one in types]]), coarse, X)
-    trained = model._trained_types or model._calibrated_types
+    trained = model.fitted_.kind.trained or model.fitted_.kind.calibrated
     graph.single[X] = np.array([one is not None for one in rounded_to(trained, trained, int(model.n_features_in_))])
     return X
 

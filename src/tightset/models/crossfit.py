@@ -31,7 +31,7 @@ from tightset.models.classifiers import (
     warn_of_broken,
 )
 
-__all__ = ["CrossFitted", "cross_fit"]
+__all__ = ["CrossFitted", "CrossFitting", "cross_fit"]
 
 _WHOLE = 0.5  # weight of the model of all rows among those of the folds
 
@@ -50,23 +50,23 @@ class CrossFitted(NamedTuple):
     given: bool = False
 
 
-def cross_fit(
-    estimator: Any,
-    X: Any,
-    y: np.ndarray,
-    classes: np.ndarray,
-    folds: np.ndarray,
-    *,
-    weight: np.ndarray | None = None,
-    rng: np.random.Generator,
-    n_jobs: int | None = None,
-    progress: Progress,
-) -> CrossFitted:
-    """Train on the rows outside each fold and on all rows; ``y (k,)`` in ``0 ... C - 1``, ``folds (repeats, k)``.
+class CrossFitting(NamedTuple):
+    """How classifiers are cross-fitted: ``folds (repeats, k)``, random numbers, jobs, and who watches."""
+
+    classes: np.ndarray
+    folds: np.ndarray
+    rng: np.random.Generator
+    progress: Progress
+    n_jobs: int | None = None
+
+
+def cross_fit(estimator: Any, X: Any, y: np.ndarray, weight: np.ndarray | None, how: CrossFitting) -> CrossFitted:
+    """Train on the rows outside each fold and on all rows; ``y (k,)`` in ``0 ... C - 1``.
 
     The held-out score of a row is that of the model whose fold it is; averaged over the repeats, whose folds differ, it
     is that of an average of models, none of which has seen the row. Without folds they are in-sample, and say nothing.
     """
+    classes, folds, rng, progress, n_jobs = how
     given = isinstance(estimator, str)
     name = "given scores" if given else name_of(estimator)
     if given or isinstance(estimator, FrozenEstimator):

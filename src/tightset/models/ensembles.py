@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
 from tightset.compute.arrays import Array
+from tightset.compute.identity import Same
 from tightset.compute.threads import Threads
 from tightset.measures import MEASURES
 from tightset.models.columns import Columns, as_numbers
+from tightset.models.contract import Block, Shared
 from tightset.objectives.training import centred
 from tightset.storage.registry import storable
 
 __all__ = [
-    "Block",
     "Ensemble",
     "LinearModel",
     "LogProbabilities",
@@ -42,7 +43,7 @@ class LinearModel(NamedTuple):
     columns: Columns
     theta: np.ndarray
 
-    def scores(self, X: Array) -> np.ndarray:
+    def scores(self, X: Array, shared: Shared | None = None) -> np.ndarray:  # noqa: ARG002
         def score(part: Array) -> np.ndarray:
             Z, centre = self.columns.apply(part)
             return np.asarray(Z @ centred(self.theta[None], centre)[0])
@@ -73,32 +74,26 @@ class Ensemble(NamedTuple):
 
     members: list[Member]
 
-    def scores(self, X: Array) -> np.ndarray:
+    def scores(self, X: Array, shared: Shared | None = None) -> np.ndarray:  # noqa: ARG002
         first = self.members[0]
         C = MEASURES[first.measure].labels(first.theta.shape[1])
-        groups: dict[tuple[int, str], list[int]] = {}  # one matrix product each
+        groups: dict[tuple[Same, str], list[int]] = {}  # one matrix product each
         for at, member in enumerate(self.members):
-            groups.setdefault((id(member.columns), member.measure), []).append(at)
+            groups.setdefault((Same(member.columns), member.measure), []).append(at)
         thetas = [np.stack([self.members[at].theta for at in places]) for places in groups.values()]
 
         def score(part: Array) -> np.ndarray:
-            applied: dict[int, Any] = {}
+            applied: dict[Same, Any] = {}
             margins: dict[int, np.ndarray] = {}
             for ((columns, measure), places), theta in zip(groups.items(), thetas, strict=True):
                 if columns not in applied:
-                    applied[columns] = self.members[places[0]].columns.apply(part)
+                    applied[columns] = columns.of.apply(part)
                 Z, centre = applied[columns]
                 A, _ = MEASURES[measure].forward(Z, centred(theta, centre))
                 margins |= {at: own - self.members[at].threshold for at, own in zip(places, A, strict=True)}
             return combine([margins[at] for at in range(len(self.members))])
 
         return _in_chunks(X, C, thetas, score)
-
-
-class Block(Protocol):
-    """Log-probabilities, or other scores, of raw rows: ``(n, C)``."""
-
-    def scores(self, X: Any) -> np.ndarray: ...
 
 
 @storable
@@ -139,13 +134,9 @@ class Stacked(NamedTuple):
     shown: list[int]  # blocks that members ask for themselves, not only as parts of the mixture
     ensemble: Ensemble
 
-    def scores(self, X: Any, known: dict[int, np.ndarray] | None = None) -> np.ndarray:
-        """Scores of rows; those of the blocks are taken from ``known`` or added to it, for other levels to share."""
-        known = {} if known is None else known
-        for block in self.blocks:
-            if id(block) not in known:
-                known[id(block)] = block.scores(X)
-        scores = [known[id(block)] for block in self.blocks]
+    def scores(self, X: Any, shared: Shared | None = None) -> np.ndarray:
+        """Scores of rows; those of the blocks are computed once for all levels."""
+        scores = [block.scores(X) if shared is None else shared.once(block, X) for block in self.blocks]
         parts = [] if self.weights is None else [mixture(scores, self.weights)]
         parts += [scores[at] for at in self.shown]
         if self.fill is not None:

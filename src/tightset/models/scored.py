@@ -6,7 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tightset.compute.arrays import settle
+from tightset.compute.hashing import hash_uniform
 from tightset.compute.partitions import as_floats
+from tightset.models.classifiers import are_probabilities, class_scores
+from tightset.models.contract import Shared
 from tightset.models.ensembles import LogProbabilities, Member
 from tightset.storage.registry import storable
 
@@ -20,10 +24,43 @@ class Scored(NamedTuple):
     classifier: Any
     score: Any
 
+    @property
+    def randomised(self) -> bool:
+        return bool(getattr(self.score, "randomised", False))
+
+    def scores(self, X: Any, shared: Shared) -> np.ndarray:
+        """Conformity scores ``(n, C)``; those that are randomised hang on the seed and the positions of the rows."""
+        P = self.probabilities(X, shared.classes)
+        u = self.uniform(P, shared)
+        scores = np.asarray(self.score(P) if u is None else self.score(P, u))
+        if scores.shape != P.shape:
+            raise ValueError(
+                f"conformity_score must give an array of the shape that it gets, {P.shape}; it gave {scores.shape}"
+            )
+        if scores is not P and np.isnan(scores).any():  # those of the classifier were looked at
+            raise ValueError(f"conformity_score={self.score!r} gave scores that are NaN; no set can be made of them")
+        return scores if scores.dtype.kind == "f" else scores.astype(np.float64)
+
+    def probabilities(self, X: Any, classes: np.ndarray) -> np.ndarray:
+        """Those of the classifier ``(n, C)``, or other scores if its conformity score takes them."""
+        P = class_scores(self.classifier, X, classes)
+        if getattr(self.score, "needs_probabilities", False) and not are_probabilities(P):
+            raise ValueError(
+                f"conformity_score={self.score!r} needs probabilities, but {type(self.classifier).__name__} gave "
+                "scores that do not add up to 1 in every row; 'lac', 'margin' and 'top-k' take any scores"
+            )
+        return P
+
+    def uniform(self, P: np.ndarray, shared: Shared) -> np.ndarray | None:
+        """A random number for each row, if the score is randomised."""
+        if not self.randomised:
+            return None
+        return hash_uniform(settle(P), shared.seed, shared.positions)
+
 
 @storable
 class Logistic(NamedTuple):
-    """A logistic regression that was trained on partitions."""
+    """A logistic regression that was trained on rows in partitions."""
 
     classes_: np.ndarray
     member: Member

@@ -31,7 +31,7 @@ from tightset.models.ensembles import tempered
 from tightset.objectives.profiled import Profiled
 from tightset.storage.registry import storable
 
-__all__ = ["LIBRARIES", "Grown", "Trees", "grow", "numbers_or_missing", "size_gradient"]
+__all__ = ["LIBRARIES", "Grown", "Growth", "Trees", "grow", "numbers_or_missing", "size_gradient"]
 
 LIBRARIES = ("lightgbm", "xgboost")
 _STAGES = (5, 10, 20, 40)  # rounds after which the trees are candidates
@@ -74,22 +74,32 @@ class Grown(NamedTuple):
     held_out: np.ndarray
 
 
+class Growth(NamedTuple):
+    """How trees are grown: by which library, for which level and inefficiency, and on what.
+
+    ``check`` is called at every round, to be interrupted.
+    """
+
+    library: str
+    eps: float
+    f: Inefficiency
+    seed: int = 0
+    n_jobs: int | None = None
+    check: Callable[[], None] = lambda: None
+
+
 def grow(
-    library: str,
+    how: Growth,
     X: Any,
     y: np.ndarray,
     Z: np.ndarray,
     fold: np.ndarray,
-    eps: float,
-    f: Inefficiency,
-    *,
     weight: np.ndarray | None = None,
-    seed: int = 0,
-    n_jobs: int | None = None,
-    check: Callable[[], None] = lambda: None,
+    *,
     progress: Progress,
 ) -> list[Grown]:
     """Trees on top of held-out scores ``Z (k, C)``, after each stage, or none at all; rows sorted by label."""
+    library, eps, f, seed, n_jobs, check = how
     X = numbers_or_missing(X)
     train = {"lightgbm": _lightgbm, "xgboost": _xgboost}[library]
     objective = Profiled(np.array([eps]), np.array([_SHARPNESS]), f)

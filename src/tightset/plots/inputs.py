@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -11,9 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from tightset.compute.partitions import is_dask
+from tightset.compute.rows import lies_elsewhere
 from tightset.conformal import metrics
 from tightset.conformal.ranks import calibration_rows_needed, significance
+from tightset.estimators.base import ConformalPredictor
 from tightset.estimators.checks import check_levels
 from tightset.estimators.labels import check_labels, label_codes
 from tightset.exceptions import TightsetWarning
@@ -41,7 +41,7 @@ def is_model(source: Any) -> bool:
         return False
     if hasattr(source, "encoding"):
         raise TypeError("of a table's model draw its predictor: model.predictor, with rows model.encode(frame)")
-    check_is_fitted(source, "folds_")
+    check_is_fitted(source, "fitted_")
     return True
 
 
@@ -62,9 +62,9 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def calibration_rows(model: Any) -> int:
+def calibration_rows(model: ConformalPredictor) -> int:
     """The calibration rows of a predictor, of all folds, labels and groups together."""
-    return sum(len(alphas) for fold in model.folds_ for alphas in fold.calibrations[0].alphas.values())
+    return model.fitted_.calibration_rows().total()
 
 
 def trained_levels(model: Any, asked: Sequence[Any]) -> list[float]:
@@ -87,10 +87,7 @@ def one_level(model: Any, confidence: Any) -> Any:
 
 def _levels_for(model: Any) -> list[Any]:
     """The levels of the constructor, and the usual ones for which there are calibration rows enough."""
-    counts = Counter[Any]()
-    for fold in model.folds_:
-        counts.update({category: len(alphas) for category, alphas in fold.calibrations[0].alphas.items()})
-    rows = min(counts.values())
+    rows = min(model.fitted_.calibration_rows().values())
     known = {significance(level) for level in model.levels_}
     usual = [one for one in _LEVELS if calibration_rows_needed(one) <= rows and significance(one) not in known]
     return sorted([*model.levels_, *usual], key=float)
@@ -100,7 +97,7 @@ def _predicted(model: Any, X: Any, levels: list[Any], groups: Any) -> np.ndarray
     """Sets ``(levels, n, C)``."""
     if X is None:
         raise ValueError("X must be given with a fitted predictor: the rows whose sets are drawn")
-    if is_dask(X):
+    if lies_elsewhere(X):
         raise ValueError("X is a Dask collection: give the rows of model.evaluate(X, y) in place of the model and X")
     with quiet():
         return np.asarray(model.predict_set(X, confidence=levels, groups=groups))

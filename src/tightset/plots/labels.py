@@ -53,7 +53,7 @@ def regions(
         raise ValueError(f"model must be a fitted predictor; got {type(model).__name__}")
     if model.n_features_in_ != 2:
         raise ValueError(f"regions need a model of two columns; this one was fitted on {model.n_features_in_}")
-    if model.folds_[0].calibrations[0].by_group:
+    if model.fitted_.by_group:
         raise ValueError("regions need a model without groups: each group has regions of its own")
     rows = np.asarray(X, dtype=float)
     if rows.ndim != 2 or rows.shape[1] != 2 or not np.isfinite(rows).all():

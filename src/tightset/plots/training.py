@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tightset.conformal.ranks import significance
 from tightset.plots.canvas import COLOURS, axes_for, colour_of_text, legend_above, percent
+from tightset.search.settings import Grid, as_search
 
 __all__ = ["candidates", "traces"]
 
@@ -16,15 +17,14 @@ __all__ = ["candidates", "traces"]
 def traces(model: Any, *, confidence: Any = None, fold: int = 0, ax: Any = None) -> Any:
     """The loss of every candidate of the paper's grid at every step, the chosen one emphasised.
 
-    ``model`` is a fitted ``SCPOClassifier(search="grid", keep_trace=True)``; ``confidence`` one of its levels, by
+    ``model`` is a fitted ``SCPOClassifier(search=Grid(keep_trace=True))``; ``confidence`` one of its levels, by
     default the first, and ``fold`` one of its folds if it has ``cv``. (Of the default search, whose losses have no
     scale in common, `candidates` shows what was tried.)
     """
     at, table = _table(model, confidence, fold)
-    if getattr(model, "search", None) != "grid" or not model.keep_trace:
-        raise ValueError(
-            "model keeps no traces: fit SCPOClassifier(search='grid', keep_trace=True), or see candidates()"
-        )
+    grid = as_search(model.search)
+    if not (isinstance(grid, Grid) and grid.keep_trace):
+        raise ValueError("model keeps no traces: fit SCPOClassifier(search=Grid(keep_trace=True)), or see candidates()")
     trace = np.where(np.isfinite(model.traces_[fold][at]), model.traces_[fold][at], np.nan)
     ax = axes_for(ax)
     text, steps = colour_of_text(ax), np.arange(1, len(trace) + 1)
@@ -40,8 +40,7 @@ def traces(model: Any, *, confidence: Any = None, fold: int = 0, ax: Any = None)
         ax.set_yscale("log")
     diverged = int((table["status"] == "nonfinite").sum())
     note = f"\n({diverged} of {trace.shape[1]} candidates diverged)" if diverged else ""
-    form = model._grid_settings()["loss_form"]
-    ax.set(xscale="log", xlabel=f"step{note}", ylabel=f"surrogate loss, {form}", xlim=(1, max(len(trace), 2)))
+    ax.set(xscale="log", xlabel=f"step{note}", ylabel=f"surrogate loss, {grid.loss_form}", xlim=(1, max(len(trace), 2)))
     legend_above(ax)
     return ax
 
@@ -60,9 +59,10 @@ def candidates(model: Any, *, confidence: Any = None, fold: int = 0, most: int =
     if most < 1:
         raise ValueError(f"most must be a positive number of candidates; got {most!r}")
     found = model.folds_[fold].record[at]
-    grid = "criterion" not in table
-    if grid:
-        value = table[model._grid_settings()["selection"]].astype(float)
+    settings = as_search(model.search)
+    grid = isinstance(settings, Grid)
+    if isinstance(settings, Grid):
+        value = table[settings.selection].astype(float)
         names = [_grid_name(table, b) for b in range(len(value))]
         error = np.zeros(len(value))
     else:
@@ -96,7 +96,12 @@ def candidates(model: Any, *, confidence: Any = None, fold: int = 0, most: int =
     left_out = len(order) - len(shown)
     note = f"\n({left_out} more are worse, up to {value[order[-1]]:.3g})" if left_out else ""
     ax.set_xlabel(
-        (_grid_unit(model) if grid else f"{found.verdict.unit}, training rows held out, ± standard error") + note
+        (
+            _grid_unit(settings)
+            if isinstance(settings, Grid)
+            else f"{found.verdict.unit}, training rows held out, ± standard error"
+        )
+        + note
     )
     ax.grid(axis="y", lw=0.4, alpha=0.4)
     legend_above(ax)
@@ -110,8 +115,8 @@ def _draw_verdict(ax: Any, verdict: Any) -> None:
     ax.axvline(verdict.ensemble, color=COLOURS[1], lw=1.6, ls="-.", label=used)
 
 
-def _grid_unit(model: Any) -> str:
-    if model._grid_settings()["selection"] == "loss":
+def _grid_unit(grid: Grid) -> str:
+    if grid.selection == "loss":
         return "surrogate loss"
     return "inefficiency (f of labels per set) of the training rows"
 
@@ -125,7 +130,7 @@ def _table(model: Any, confidence: Any, fold: int) -> tuple[int, dict[str, np.nd
     """Which of the trained levels, and the table of its candidates."""
     if not hasattr(type(model), "selection_"):
         raise ValueError(f"model must be a fitted SCPOClassifier; got {type(model).__name__}")
-    check_is_fitted(model, "folds_")
+    check_is_fitted(model, "fitted_")
     known = [significance(level) for level in model.levels_]
     wanted = known[0] if confidence is None else significance(confidence)
     if wanted not in known:

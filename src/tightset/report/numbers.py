@@ -16,9 +16,10 @@ import numpy as np
 
 from tightset.conformal.intervals import share_interval
 from tightset.conformal.ranks import calibration_rows_needed, significance
-from tightset.conformal.shortfall import Shortfall, calibrated_with, short_labels
-from tightset.estimators import pieces
+from tightset.conformal.shortfall import Shortfall, short_labels
+from tightset.estimators.base import ConformalPredictor
 from tightset.estimators.checks import check_levels
+from tightset.estimators.fitted import Asked
 from tightset.exceptions import TightsetWarning
 
 __all__ = [
@@ -42,14 +43,13 @@ _TOP = 10  # labels a row whose p-values are kept
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_"
 
 
-def calibration(model: Any) -> tuple[int, bool]:
+def calibration(model: ConformalPredictor) -> tuple[int, bool]:
     """How many rows calibrated, and whether they did so together: in one fold, not by label or group."""
-    rows = sum(len(alphas) for fold in model.folds_ for alphas in fold.calibrations[0].alphas.values())
-    first = model.folds_[0].calibrations[0]
-    return rows, len(model.folds_) == 1 and not first.by_label and not first.by_group
+    fitted = model.fitted_
+    return fitted.calibration_rows().total(), len(fitted.folds) == 1 and not fitted.by_label and not fitted.by_group
 
 
-def stops(model: Any, chosen: Any) -> tuple[list[Any], int]:
+def stops(model: ConformalPredictor, chosen: Any) -> tuple[list[Any], int]:
     """The stops of the slider, with the levels that the model was made for, and where the chosen one is.
 
     Levels for which there are too few calibration rows, so that every set holds all labels, are left out.
@@ -73,21 +73,26 @@ class Tally(NamedTuple):
 
 
 def tally(
-    model: Any, X: Any, y: np.ndarray | None, levels: list[Any], chosen: int | None = None, groups: Any = None
+    model: ConformalPredictor,
+    X: Any,
+    y: np.ndarray | None,
+    levels: list[Any],
+    chosen: int | None = None,
+    groups: Any = None,
 ) -> Tally:
     """Sizes and coverage at every level, in memory that does not grow with the number of labels times rows.
 
     What is of the ``chosen`` level only is worked out if there is one.
     """
     asked = _asked(model, levels, X)
-    X, groups = model._check_new_rows(X, groups)
-    n, C = X.shape[0], len(model.classes_)
+    new, groups = model.check_new_rows(X, groups)
+    n, C = new.shape[0], len(model.classes_)
     size = np.empty((len(levels), n), dtype=np.int32)
     covered = None if y is None else np.empty((len(levels), n), dtype=bool)
     best = np.full(n, np.nan)
     pairs_at = () if chosen is None else _stops_with_pairs(len(levels), n, C, chosen)
     together = {k: np.zeros((C, C), dtype=np.int32) for k in pairs_at}
-    for rows, scored in pieces.scored(model, asked, X, groups):
+    for rows, scored in model.fitted_.scored(asked, new.gather(), groups):
         if chosen is not None:
             best[rows] = scored[chosen].p.max(axis=1)
         for k, (level, piece) in enumerate(zip(levels, scored, strict=True)):
@@ -112,12 +117,11 @@ def _stops_with_pairs(K: int, n: int, C: int, chosen: int) -> Sequence[int]:
     return range(K) if K * C**2 <= _PAIRS_IN_MEMORY and K * n * C**2 <= _PAIRS_WORK else (chosen,)
 
 
-def _asked(model: Any, levels: list[Any], X: Any) -> list[pieces.Asked]:
+def _asked(model: ConformalPredictor, levels: list[Any], X: Any) -> list[Asked]:
     """Levels with their measures; the page itself says for which of them none was trained."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TightsetWarning)
-        asked: list[pieces.Asked] = model._asked(levels, of=X)
-    return asked
+        return model.fitted_.ask(levels, of=X)
 
 
 def hardest(size: np.ndarray, best: np.ndarray) -> np.ndarray:
@@ -165,12 +169,17 @@ def _digits(code: int, width: int) -> str:
 
 
 def listed(
-    model: Any, X: Any, y: np.ndarray | None, levels: list[Any], groups: Any = None, at: np.ndarray | None = None
+    model: ConformalPredictor,
+    X: Any,
+    y: np.ndarray | None,
+    levels: list[Any],
+    groups: Any = None,
+    at: np.ndarray | None = None,
 ) -> Listed:
     """Sets and p-values of a few rows, at every level; ``at`` is where they stand among all rows."""
     asked = _asked(model, levels, X)
-    X, groups = model._check_new_rows(X, groups)
-    found = pieces.sets_and_p(model, asked, X, groups, at)
+    new, groups = model.check_new_rows(X, groups)
+    found = model.fitted_.sets_and_p(asked, new.gather(), groups, at, allow_empty=model.allow_empty)
     measures = list(dict.fromkeys(one.model for one in asked))
     p = [found[[one.model for one in asked].index(at)][1] for at in measures]
     top = [np.argsort(-one, axis=1, kind="stable")[:, :_TOP] for one in p]
@@ -210,7 +219,7 @@ class ByLabel(NamedTuple):
     short: list[Shortfall]  # for each stop the labels that fall short, as places in these arrays
 
 
-def by_label(model: Any, y: np.ndarray, found: Tally, levels: list[Any]) -> ByLabel:
+def by_label(model: ConformalPredictor, y: np.ndarray, found: Tally, levels: list[Any]) -> ByLabel:
     """What was found, by true label; rows of a label that the model does not know (-1) belong to none."""
     assert found.covered is not None  # noqa: S101 - there are labels
     known = y >= 0
@@ -218,6 +227,6 @@ def by_label(model: Any, y: np.ndarray, found: Tally, levels: list[Any]) -> ByLa
     L = len(of)
     covered = np.array([np.bincount(at[one[known]], minlength=L) for one in found.covered])
     size = np.array([np.bincount(at, weights=one[known], minlength=L) for one in found.size]) / rows
-    calibrated = calibrated_with(model)[of]
+    calibrated = model.fitted_.rows_of_labels()[of]
     short = [short_labels(rows, one, level, calibrated) for level, one in zip(levels, covered, strict=True)]
     return ByLabel(of, rows, covered, size, np.stack(share_interval(covered, rows)), short)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tightset.estimators.pieces import take
+from tightset.compute.rows import take
 from tightset.report.numbers import Listed
 from tightset.report.words import NAME, p_text, text, thousandths
 

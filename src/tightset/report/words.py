@@ -135,7 +135,7 @@ def say(
             of = f"{len(short.labels):,} of {C:,} labels"
             said["short"] = f"{of} {'is' if few else 'are'} covered less than {said['level']}, by more than chance."
             low = hits / n < band(model, level, n)[0]
-            by_label = model.folds_[0].calibrations[0].by_label
+            by_label = model.fitted_.by_label
             said["short_why"] = why(by_label=by_label, low_on_average=low)
             fall = f" {of} short."
     many = "label" if said["size"] == "1.00" else "labels"
@@ -202,7 +202,6 @@ def _verdict(model: Any, level: Any, seen: float, n: int, short: Shortfall) -> s
 
 def about_model(model: Any) -> dict[str, Any]:
     rows, together = calibration(model)
-    first = model.folds_[0].calibrations[0]
     defaults = {name: one.default for name, one in signature(type(model).__init__).parameters.items()}
     given = model.get_params(deep=False)
     changed = {name: repr(value) for name, value in given.items() if repr(value) != repr(defaults.get(name))}
@@ -213,8 +212,8 @@ def about_model(model: Any) -> dict[str, Any]:
         "too_few": together and calibration_rows_needed(0.999) > rows,  # as in `stops`
         "one_for_all": not model.trains_for_level,
         "calibration_rows": f"{rows:,}",
-        "by_label": first.by_label,
-        "by_group": first.by_group,
+        "by_label": model.fitted_.by_label,
+        "by_group": model.fitted_.by_group,
         "folds": len(model.folds_),
         "allow_empty": bool(model.allow_empty),
         "parameters": {name: text(value, 1000) for name, value in changed.items()},

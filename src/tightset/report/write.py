@@ -20,11 +20,10 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from tightset.compute.partitions import is_dask
+from tightset.compute.rows import MemoryRows, lies_elsewhere, take
 from tightset.conformal.ranks import significance
 from tightset.conformal.shortfall import REMEDY
 from tightset.estimators.base import ConformalPredictor
-from tightset.estimators.pieces import take
 from tightset.report import figures as report_figures
 from tightset.report.numbers import Listed, by_label, hardest, listed, size_bins, stops, tally
 from tightset.report.panels import LabelTexts, label_texts, panels
@@ -96,7 +95,7 @@ def write_report(
     X = X if hasattr(X, "shape") else np.asarray(X)
     levels, chosen = stops(model, confidence)
     labels = [text(label, NAME) for label in model.classes_.tolist()]
-    codes = None if y is None else model._encode(X, y, "y", unknown="miss")
+    codes = None if y is None else model.label_codes(MemoryRows(X), y, "y", unknown="miss")
     found = tally(model, X, codes, levels, chosen, _groups_for(model, groups))
     n, C = found.size.shape[1], len(labels)
     if frame is not None and len(frame) != n:
@@ -176,10 +175,10 @@ def _check(model: Any, X: Any, baseline: Any, frame: Any, max_rows: int) -> None
             continue
         if not isinstance(one, ConformalPredictor):
             raise TypeError(f"{name} must be a SCPOClassifier or a ConformalClassifier; got {type(one).__name__}")
-        check_is_fitted(one, "folds_")
+        check_is_fitted(one, "fitted_")
     if baseline is not None and not np.array_equal(model.classes_, baseline.classes_):
         raise ValueError("baseline must have the classes of the model: fit both on the same labels")
-    if is_dask(X):
+    if lies_elsewhere(X):
         raise ValueError("X is a Dask collection; a report is of rows in memory: give X.compute(), or a sample of it")
     if max_rows < 1:
         raise ValueError(f"max_rows must be at least 1; got {max_rows}")
@@ -189,7 +188,7 @@ def _check(model: Any, X: Any, baseline: Any, frame: Any, max_rows: int) -> None
 
 
 def _groups_for(model: Any, groups: Any) -> Any:
-    return groups if model.folds_[0].calibrations[0].by_group else None
+    return groups if model.fitted_.by_group else None
 
 
 # ---- what stands there before the script has run --------------------------------------------------------------------

@@ -12,110 +12,78 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Self
+from dataclasses import replace
 
 import numpy as np
 
-from tightset.compute.partitions import Partitions
+from tightset.compute.hashing import distinct_rows
 from tightset.compute.progress import Progress
+from tightset.compute.rows import MemoryRows
 from tightset.compute.threads import Threads
-from tightset.conformal.inefficiency import SIZE, Inefficiency
+from tightset.conformal.inefficiency import SIZE
 from tightset.conformal.ranks import significance
 from tightset.conformal.splits import fold_of_rows, stratified_split
 from tightset.models.columns import Columns
 from tightset.models.ensembles import Ensemble, Member
-from tightset.search.judging import Curve, Judge
-from tightset.search.paths import Candidate, View, logistic_candidates, path_candidates
-from tightset.search.refinement import InMemory, RowSource, refine
+from tightset.search.judging import Judge
+from tightset.search.levels import Chosen, Level, clearly_positive, has_signal, nested, unit_of
+from tightset.search.paths import Candidate, View, fits_of, logistic_candidates
+from tightset.search.problem import Aim, Outcome, Runtime, TrainingRows, bounded, normalised
+from tightset.search.refinement import refine
 from tightset.search.settings import Search
-from tightset.search.shortlist import (
-    Found,
-    Judged,
-    Verdict,
-    best_of_row,
-    combined_scores,
-    examine,
-    held_out,
-    shortlist,
-    table,
-)
+from tightset.search.shortlist import FEW_ROWS, Found, Judged, Verdict, best_of_row, held_out, shortlist, table
 
-__all__ = [
-    "Chosen",
-    "Level",
-    "column_views",
-    "fits_of",
-    "has_signal",
-    "logistic_regression",
-    "nested",
-    "path_search",
-    "train_columns",
-    "unit_of",
-]
+__all__ = ["column_views", "logistic_regression", "path_search", "train_columns"]
 
 _EVALUATIONS = 30  # of a loss over all rows that are expected next
-_ROWS_TO_START = 20_000  # of a logistic regression on partitions
+_ROWS_TO_START = 20_000  # of a logistic regression on all rows
 _DOUBT = 1.0  # standard errors that the gain must exceed
-_CLEAR = 2.0  # standard errors by which a likelihood is clearly better
 
 
-def path_search(
-    X: Any,
-    y: np.ndarray,
-    n_classes: int,
-    *,
-    confidences: list[Any],
-    search: Search | None,
-    f: Inefficiency = SIZE,
-    sample_weight: np.ndarray | None = None,
-    unfold: bool = True,
-    standardise: bool = True,
-    nest: bool = False,
-    seed: Sequence[int] = (0,),
-    device: str | None = None,
-    n_jobs: int | None = None,
-    progress: Progress,
-) -> list[Found]:
-    """The model of each level, from raw training rows ``X (k, p)`` and labels ``y`` in ``0 ... n_classes - 1``.
+def path_search(rows: TrainingRows, aim: Aim, search: Search, runtime: Runtime) -> Outcome:
+    """The model of each level.
 
-    A level's model does not depend on which others are asked for, unless one is to serve all (``nest``). Without a
-    search there is no choice: the model is logistic regression with C = 1. Of many rows (``search.samples``) a sample
-    is searched, and what was chosen there is trained on all of them; those may be `Partitions`.
+    A level's model does not depend on which others are asked for, unless one is to serve all. Of many rows
+    (``search.samples``) a sample is searched, and what was chosen there is trained on all of them, wherever they lie.
+    Few rows leave no choice: the model is logistic regression with C = 1.
     """
-    weight = None if sample_weight is None else sample_weight / sample_weight.mean()
-    everything = None
-    if search is not None and search.samples(len(y)):
-        everything = X, y, weight
-        _, sample = stratified_split(y, search.rows, np.random.RandomState(list(seed)))
-        X = X.take(sample).gather() if isinstance(X, Partitions) else X[sample]
-        y, weight = y[sample], None if weight is None else weight[sample]
-    order = np.argsort(y, kind="stable")
-    X, y = X[order], y[order]
-    weight = None if weight is None else weight[order]
-    if search is None:
-        return _without_choice(X, y, n_classes, confidences, weight, standardise=standardise, progress=progress)
-    fold = fold_of_rows(y, min(search.folds, len(y)), np.random.default_rng(seed))
-    views = column_views(X, y, n_classes, fold, weight, unfold=unfold, standardise=standardise, device=device)
-    with Threads(n_jobs if device is None else 1) as threads:
-        logistic = logistic_candidates(views, search.strengths, threads=threads, progress=progress)
-        tools = {"fold": fold, "search": search, "threads": threads, "progress": progress}
-        levels = [Level.of(one, y, weight, f, seed, **tools) for one in confidences]
+    if len(rows) < FEW_ROWS:
+        return _without_choice(rows, aim, search, runtime)
+    everything = rows = replace(rows, weight=normalised(rows.weight))
+    sampled = search.samples(len(rows))
+    if sampled:
+        _, sample = stratified_split(rows.y, search.rows, np.random.RandomState(list(runtime.seed)))
+        rows = rows.take(sample)
+    rows = rows.sorted()
+    fold = fold_of_rows(rows.y, min(search.folds, len(rows)), np.random.default_rng(runtime.seed))
+    views = column_views(rows, fold, search, runtime.device)
+    with runtime.threads() as threads:
+        logistic = logistic_candidates(views, search.strengths, threads=threads, progress=runtime.progress)
+        levels = [Level.of(one, rows, fold, aim, search, runtime, threads) for one in aim.levels]
         chosen = [_search_level(logistic, level) for level in levels]
-        one_measure = nest and len(levels) > 1
-        chosen = nested(levels, chosen) if one_measure else chosen
-        found = [one.found for one in chosen]
-        if everything is not None:
-            own_level = [one.verdict.shared or level.confidence for one, level in zip(found, levels, strict=True)]
-            parts = [(float(significance(at)), one.members) for at, one in zip(own_level, chosen, strict=True)]
-            parts = parts[:1] if one_measure else parts
-            advance = _open_ended(progress)
-            with Threads(n_jobs) as all_threads:  # on the host, whatever the search ran on
-                trained = refine(parts, _source(*everything, all_threads), f, search.max_iter, advance)
-            models = [Ensemble(own) for own in trained]
-            models = models * len(found) if one_measure else models
-            rows = len(y), len(everything[1])
-            return [one._replace(model=own, sample=rows) for one, own in zip(found, models, strict=True)]
-        return found
+        chosen = nested(levels, chosen) if aim.nested and len(levels) > 1 else chosen
+    found = [one.found for one in chosen]
+    if sampled:
+        found = _on_all_rows(everything, aim, chosen, search, runtime)
+        found = [one._replace(sample=(len(rows), len(everything))) for one in found]
+    return Outcome([one.model for one in found], found)
+
+
+def _on_all_rows(
+    rows: TrainingRows, aim: Aim, chosen: Sequence[Chosen], search: Search, runtime: Runtime
+) -> list[Found]:
+    """What was chosen on a sample, trained on all rows; on the host, whatever the search ran on."""
+    found = [one.found for one in chosen]
+    own_level = [one.verdict.shared or level for one, level in zip(found, aim.levels, strict=True)]
+    parts = [(float(significance(at)), one.members) for at, one in zip(own_level, chosen, strict=True)]
+    one_measure = aim.nested and len(found) > 1
+    with Threads(runtime.n_jobs) as threads:
+        summed = rows.X.summed(rows.y, rows.weight, threads=threads)
+        trained = refine(
+            parts[:1] if one_measure else parts, summed, aim.f, search.max_iter, _open_ended(runtime.progress)
+        )
+    models = [Ensemble(own) for own in trained] * (len(found) if one_measure else 1)
+    return [one._replace(model=own) for one, own in zip(found, models, strict=True)]
 
 
 def _open_ended(progress: Progress) -> Callable[[], None]:
@@ -132,168 +100,43 @@ def _open_ended(progress: Progress) -> Callable[[], None]:
     return advance
 
 
-def _source(X: Any, y: np.ndarray, weight: np.ndarray | None, threads: Threads) -> RowSource:
-    if isinstance(X, Partitions):
-        return X.source(y.astype(np.min_scalar_type(int(y.max()))), weight)
-    return InMemory(X, y, weight, threads)
-
-
-def column_views(
-    X: Any,
-    y: np.ndarray,
-    n_classes: int,
-    fold: np.ndarray,
-    weight: np.ndarray | None,
-    *,
-    unfold: bool,
-    standardise: bool,
-    device: str | None,
-) -> list[View]:
+def column_views(rows: TrainingRows, fold: np.ndarray, search: Search, device: str | None) -> list[View]:
     """Rows sorted by label as plain and, if wanted and possible, as unfolded columns."""
-    columns = [Columns.plain(X, weight, standardise=standardise)]
-    if unfold and (unfolded := Columns.unfolded(X, weight, standardise=standardise)) is not None:
+    X, weight, how = rows.X.gather(), rows.weight, {"standardise": search.standardise}
+    columns = [Columns.plain(X, weight, **how)]
+    if search.unfold and (unfolded := Columns.unfolded(X, weight, **how)) is not None:
         columns.append(unfolded)
-    return [View.of(one, X, y, n_classes, fits_of(fold, weight), device) for one in columns]
+    return [View.of(one, X, rows.y, len(rows.classes), fits_of(fold, weight), device) for one in columns]
 
 
-def fits_of(fold: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
-    """Weights ``(folds + 1, k)``: without the rows of each fold, and with all."""
-    fits = np.stack([*(fold != held for held in range(fold.max() + 1)), np.ones(len(fold), dtype=bool)])
-    return fits if weight is None else fits * weight
-
-
-class Level(NamedTuple):
-    """A level to search at, and what with."""
-
-    confidence: Any
-    judge: Judge
-    fold: np.ndarray
-    search: Search
-    rng: np.random.Generator
-    threads: Threads
-    progress: Progress
-
-    @classmethod
-    def of(
-        cls,
-        confidence: Any,
-        y: np.ndarray,
-        weight: np.ndarray | None,
-        f: Inefficiency,
-        seed: Sequence[int],
-        **more: Any,
-    ) -> Self:
-        eps = significance(confidence)
-        rng = np.random.default_rng([*seed, eps.numerator, eps.denominator])
-        return cls(confidence, Judge(y, weight, float(eps), f, rng=rng), rng=rng, **more)
-
-    def examined(self, candidates: Sequence[Candidate]) -> list[Judged]:
-        return list(self.threads.map(lambda one: examine(one, self.fold, self.judge), candidates))
-
-    def paths_from(self, start: Candidate, search: Search | None = None) -> list[Judged]:
-        """Every step of every path away from a candidate, judged."""
-        return self.examined(
-            path_candidates(
-                start,
-                search or self.search,
-                self.judge.eps,
-                self.judge.f,
-                rng=self.rng,
-                threads=self.threads,
-                progress=self.progress,
-            )
-        )
-
-    def curve(self, *members: Judged) -> Curve:
-        return self.judge.curve(self.scores(*members))
-
-    def scores(self, *members: Judged) -> np.ndarray:
-        """Those of members that are combined, on rows that they have not seen ``(k, C)``."""
-        return combined_scores(list(members), self.fold, self.judge)
-
-    def gain(self, ours: Curve, theirs: Curve) -> tuple[float, float]:
-        """How much smaller ours is, and the standard error of that."""
-        gain = self.judge.criterion(theirs) - self.judge.criterion(ours)
-        return gain, float(np.std(self.judge.resampled(theirs) - self.judge.resampled(ours)))
-
-    def told_error(self, error: float) -> float:
-        """A standard error as it is told: of few rows near the threshold the bootstrap sees too little noise."""
-        return float(error * self.judge.caution)
-
-
-class Chosen(NamedTuple):
-    """What the search at a level found, what it is made of, and the baseline that it was compared with."""
-
-    found: Found
-    members: list[Judged]
-    baseline: Judged
-
-
-def nested(levels: Sequence[Level], chosen: Sequence[Chosen]) -> list[Chosen]:
-    """One measure for all levels, that of the level whose sets are smallest over all of them: then sets are nested.
-
-    Sizes are compared as ratios, on held-out rows.
-    """
-    held_out = [level.scores(*one.members) for level, one in zip(levels, chosen, strict=True)]
-    curves = [[level.judge.curve(scores) for level in levels] for scores in held_out]
-    sizes = np.array(
-        [[level.judge.criterion(curve) for level, curve in zip(levels, some, strict=True)] for some in curves]
-    )
-    at = int(np.argmin(np.log(np.maximum(sizes, 1e-9)).mean(axis=1)))
-    best = chosen[at]
-    result = []
-    for place, (level, own) in enumerate(zip(levels, chosen, strict=True)):
-        _, error = level.gain(curves[at][place], level.curve(own.baseline))
-        verdict = own.found.verdict._replace(
-            ensemble=float(sizes[at, place]),
-            error=level.told_error(error),
-            accepted=best.found.verdict.accepted,
-            fallback=best.found.verdict.fallback,
-            shared=float(levels[at].confidence),
-            price=float(sizes[at, place] / max(sizes[place, place], 1e-9) - 1),
-        )
-        found = own.found._replace(model=best.found.model, table=best.found.table, verdict=verdict)
-        result.append(Chosen(found, best.members, own.baseline))
-    return result
-
-
-def _without_choice(
-    X: Any,
-    y: np.ndarray,
-    n_classes: int,
-    confidences: list[Any],
-    weight: np.ndarray | None,
-    *,
-    standardise: bool,
-    progress: Progress,
-) -> list[Found]:
-    only = _plain_logistic(X, y, n_classes, weight, standardise=standardise, progress=progress)
+def _without_choice(rows: TrainingRows, aim: Aim, search: Search, runtime: Runtime) -> Outcome:
+    X, weight = rows.X.gather(), bounded(rows.weight)
+    kept, weight = distinct_rows(X, rows.y, weight)  # copies of a row and weights train the same model to the last bit
+    weight = None if weight is None else weight / weight.mean()
+    rows = replace(rows, X=MemoryRows(X[kept]), y=rows.y[kept], weight=weight)
+    only = _plain_logistic(rows.sorted(), standardise=search.standardise, progress=runtime.progress)
     unknown = Verdict(np.nan, np.nan, np.nan, accepted=False, fallback="logistic regression with C = 1")
-    return [Found(Ensemble([only.member]), table([only], [only], level), unknown) for level in confidences]
+    found = [Found(Ensemble([only.member]), table([only], [only], level), unknown) for level in aim.levels]
+    return Outcome([one.model for one in found], found)
 
 
-def _plain_logistic(
-    X: Any, y: np.ndarray, n_classes: int, weight: np.ndarray | None, *, standardise: bool, progress: Progress
-) -> Judged:
+def _plain_logistic(rows: TrainingRows, *, standardise: bool, progress: Progress) -> Judged:
     """C = 1, on rows sorted by label; nothing is known of how good it is."""
+    X, y, weight = rows.X.gather(), rows.y, rows.weight
     fits = np.ones((2, len(y))) * (1.0 if weight is None else weight)
-    view = View.of(Columns.plain(X, weight, standardise=standardise), X, y, n_classes, fits, None)
+    view = View.of(Columns.plain(X, weight, standardise=standardise), X, y, len(rows.classes), fits, None)
     with Threads(1) as threads:
         ((only,),) = logistic_candidates([view], (1.0,), threads=threads, progress=progress)
     return Judged(only, np.nan, np.nan, 0.0, np.nan)
 
 
-def logistic_regression(
-    X: Partitions, y: np.ndarray, n_classes: int, sample_weight: np.ndarray | None, *, seed: Sequence[int]
-) -> Member:
-    """Logistic regression with C = 1, trained on all rows of partitions; columns are scaled as a sample says."""
-    _, sample = stratified_split(y, min(_ROWS_TO_START, len(y)), np.random.RandomState(list(seed)))
-    order = np.argsort(y[sample], kind="stable")
-    some, of_some = X.take(sample).gather()[order], sample[order]
-    weight = None if sample_weight is None else sample_weight[of_some]
-    start = _plain_logistic(some, y[of_some], n_classes, weight, standardise=True, progress=Progress())
-    everything = _source(X, y, sample_weight, Threads(1))
-    ((member,),) = refine([(0.5, [start])], everything, SIZE, 1)  # no steps of a path
+def logistic_regression(rows: TrainingRows, *, seed: Sequence[int]) -> Member:
+    """Logistic regression with C = 1, trained on all rows where they lie; columns are scaled as a sample says."""
+    _, sample = stratified_split(rows.y, min(_ROWS_TO_START, len(rows)), np.random.RandomState(list(seed)))
+    start = _plain_logistic(rows.take(sample).sorted(), standardise=True, progress=Progress())
+    with Threads(1) as threads:
+        summed = rows.X.summed(rows.y, rows.weight, threads=threads)
+        ((member,),) = refine([(0.5, [start])], summed, SIZE, 1)  # no steps of a path
     return member
 
 
@@ -324,10 +167,6 @@ def _search_level(logistic: list[list[Candidate]], level: Level) -> Chosen:
     return Chosen(Found(model, table(judged, members, level.confidence), verdict), members, baseline)
 
 
-def unit_of(f: Inefficiency) -> str:
-    return "labels per set" if f.name == "size" else f"of mean inefficiency ({f.name})"
-
-
 def _doubt(by_columns: list[list[Judged]], fold: np.ndarray, judge: Judge, *, unfolded: bool) -> float:
     """How many standard errors the gain must exceed.
 
@@ -339,21 +178,6 @@ def _doubt(by_columns: list[list[Judged]], fold: np.ndarray, judge: Judge, *, un
     own = [held_out(one.candidate, fold, judge).own for one in likeliest]
     if not any(has_signal(one, fold, judge) for one in own):
         return np.inf
-    if unfolded and len(own) > 1 and all(_clearly_positive(own[-1] - other, judge.weight) for other in own[:-1]):
+    if unfolded and len(own) > 1 and all(clearly_positive(own[-1] - other, judge.weight) for other in own[:-1]):
         return 0.0
     return float(_DOUBT * judge.caution)
-
-
-def has_signal(own: np.ndarray, fold: np.ndarray, judge: Judge) -> bool:
-    """Whether held-out log-probabilities of the own labels are clearly above those of the labels' mere frequencies."""
-    frequencies = np.empty(len(fold))
-    for held in range(fold.max() + 1):
-        seen = np.bincount(judge.y, judge.weight * (fold != held)) / judge.weight[fold != held].sum()
-        frequencies[fold == held] = np.log(np.maximum(seen, 1e-12))[judge.y[fold == held]]
-    return _clearly_positive(own - frequencies, judge.weight)
-
-
-def _clearly_positive(x: np.ndarray, weight: np.ndarray) -> bool:
-    """Whether the mean is above nothing by more than its standard error allows for."""
-    mean = weight @ x
-    return bool(mean > _CLEAR * np.sqrt(np.sum((weight * (x - mean)) ** 2)))

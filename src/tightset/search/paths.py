@@ -26,7 +26,7 @@ from tightset.search.settings import Search
 from tightset.solvers.descent import Solution
 from tightset.solvers.lbfgs import lbfgs
 
-__all__ = ["Candidate", "View", "logistic_candidates", "path_candidates"]
+__all__ = ["Candidate", "View", "fits_of", "logistic_candidates", "path_candidates"]
 
 _TRAINED_IN = np.float32  # judging, calibrating and predicting are in the precision of X
 _LOGISTIC_ITERATIONS = 200
@@ -68,6 +68,12 @@ class View(NamedTuple):
         """The losses of some fits, for `lbfgs`."""
         weight, anchor, pull = (self.place(x) for x in (self.weight[fits], anchor, pull))
         return Training(self.X, self.y, MEASURES[measure], objective, weight, anchor, pull, self.place(self.centre))
+
+
+def fits_of(fold: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
+    """Weights ``(folds + 1, k)``: without the rows of each fold, and with all."""
+    fits = np.stack([*(fold != held for held in range(fold.max() + 1)), np.ones(len(fold), dtype=bool)])
+    return fits if weight is None else fits * weight
 
 
 class Candidate(NamedTuple):

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol, Self, cast
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 from scipy import sparse
 
-from tightset.compute.arrays import Run, label_runs, own_label
-from tightset.compute.partitions import add_up
-from tightset.compute.threads import Threads
+from tightset.compute.arrays import Run, add_up, label_runs, own_label
+from tightset.compute.identity import Same
+from tightset.compute.rows import Summed
 from tightset.conformal.inefficiency import Inefficiency
 from tightset.measures import MEASURES
 from tightset.models.columns import Columns
@@ -28,7 +28,7 @@ from tightset.search.paths import Candidate
 from tightset.search.shortlist import Judged
 from tightset.solvers.lbfgs import lbfgs
 
-__all__ = ["InMemory", "RowSource", "refine"]
+__all__ = ["refine"]
 
 _BINS = 2**14
 _REACH = 30.0  # bins reach so far to either side of a threshold, in units of 1 / sharpness; sigmoids are flat beyond
@@ -36,36 +36,10 @@ _TOLERANCE = 1e-9  # of the coverage that the bins tell
 _GAIN = 1e-4  # of a step, relative; three in a row that gain less end a descent
 _WINDOWS = 50  # how often bins may be moved to where the threshold is
 _ENTRIES_AT_ONCE = 2**17  # of rows that are worked on together, so that they and their scores stay in cache
-_ROWS_PER_BLOCK = 2**16  # of arrays in memory
 _PARAMETERS_AT_ONCE = 2**21  # L-BFGS keeps twenty times as many
 _LOGISTIC_ITERATIONS = 200
 
 Sums = tuple[np.ndarray, ...]
-
-
-class RowSource(Protocol):
-    """Rows with labels and weights, in blocks."""
-
-    def total(self, function: Callable[..., Sums], *arguments: Any) -> Sums:
-        """The sum over blocks of ``function(X, y, weight, *arguments)``, added in an order of its own."""
-        ...
-
-
-class InMemory(NamedTuple):
-    """A `RowSource` of arrays, its blocks dealt to threads."""
-
-    X: Any
-    y: np.ndarray
-    weight: np.ndarray | None
-    threads: Threads
-
-    def total(self, function: Callable[..., Sums], *arguments: Any) -> Sums:
-        def of_block(start: int) -> Sums:
-            self.threads.check()
-            rows = slice(start, start + _ROWS_PER_BLOCK)
-            return function(self.X[rows], self.y[rows], None if self.weight is None else self.weight[rows], *arguments)
-
-        return add_up(list(self.threads.map(of_block, range(0, len(self.y), _ROWS_PER_BLOCK))))
 
 
 class _Piece(NamedTuple):
@@ -92,7 +66,7 @@ class _Piece(NamedTuple):
 
 def refine(
     levels: Sequence[tuple[float, list[Judged]]],
-    rows: RowSource,
+    rows: Summed,
     f: Inefficiency,
     max_iter: int,
     callback: Callable[[], None] | None = None,
@@ -103,11 +77,11 @@ def refine(
     these as they were in the search.
     """
     chosen = [(eps, one.candidate, one.threshold) for eps, members in levels for one in members]
-    starts = {id(one.start or one): one.start or one for _, one, _ in chosen}
+    starts = list(dict.fromkeys(Same(one.start or one) for _, one, _ in chosen))
     total = float(rows.total(_weight)[0])
-    trained = _descended([_logistic(one, total) for one in starts.values()], rows, _LOGISTIC_ITERATIONS, callback)
+    trained = _descended([_logistic(one.of, total) for one in starts], rows, _LOGISTIC_ITERATIONS, callback)
     logistic = {key: piece.theta for key, piece in zip(starts, trained, strict=True)}
-    pieces = [_piece(one, logistic[id(one.start or one)], eps, f, about) for eps, one, about in chosen]
+    pieces = [_piece(one, logistic[Same(one.start or one)], eps, f, about) for eps, one, about in chosen]
     on_paths = [at for at, (_, one, _) in enumerate(chosen) if one.start is not None]
     if on_paths:
         found = _descended([pieces[at] for at in on_paths], rows, max_iter, callback)
@@ -142,9 +116,7 @@ def _member(piece: _Piece, threshold: float) -> Member:
     return Member(piece.columns, piece.measure, theta, float(threshold))
 
 
-def _descended(
-    pieces: list[_Piece], rows: RowSource, max_iter: int, callback: Callable[[], None] | None
-) -> list[_Piece]:
+def _descended(pieces: list[_Piece], rows: Summed, max_iter: int, callback: Callable[[], None] | None) -> list[_Piece]:
     """The pieces where they end, as many together as memory should hold.
 
     They differ in the number of parameters: zeros fill the rest of a row of `lbfgs`.
@@ -171,14 +143,14 @@ class _OnAllRows:
     ``about`` is where thresholds were found last, and are looked for next.
     """
 
-    rows: RowSource
+    rows: Summed
     pieces: list[_Piece]
     about: np.ndarray
     at: np.ndarray  # of these pieces in ``about``
     callback: Callable[[], None] | None
 
     @classmethod
-    def of(cls, rows: RowSource, pieces: list[_Piece], callback: Callable[[], None] | None) -> Self:
+    def of(cls, rows: Summed, pieces: list[_Piece], callback: Callable[[], None] | None) -> Self:
         about = np.array([piece.about for piece in pieces], dtype=np.float64)
         return cls(rows, pieces, about, np.arange(len(pieces)), callback)
 
@@ -248,9 +220,9 @@ class _Group(NamedTuple):
 
 
 def _groups(pieces: list[_Piece], parameters: list[np.ndarray]) -> list[_Group]:
-    alike: dict[tuple[int, str], list[int]] = {}
+    alike: dict[tuple[Same, str], list[int]] = {}
     for b, piece in enumerate(pieces):
-        alike.setdefault((id(piece.columns), piece.measure), []).append(b)
+        alike.setdefault((Same(piece.columns), piece.measure), []).append(b)
     groups = []
     for at in alike.values():
         first, own = pieces[at[0]], [pieces[b] for b in at]
@@ -307,8 +279,9 @@ def _parts(
         rows = order[start : start + size]
         part, runs = X[rows].astype(np.float64, copy=False), label_runs(y[rows])
         w = np.ones((1, len(rows))) if weight is None else weight[rows][None]
-        seen: dict[int, Any] = {}
+        seen: dict[Same, Any] = {}
         for g, group in enumerate(groups):
-            if id(group.columns) not in seen:
-                seen[id(group.columns)] = group.columns.apply(part)
-            yield g, *seen[id(group.columns)], runs, w
+            columns = Same(group.columns)
+            if columns not in seen:
+                seen[columns] = group.columns.apply(part)
+            yield g, *seen[columns], runs, w

@@ -16,7 +16,7 @@ import numpy as np
 
 from tightset.compute.arrays import Array, namespace, to_numpy
 
-__all__ = ["Adam", "GradientDescent", "Problem", "Solution", "minimise"]
+__all__ = ["OPTIMISERS", "Adam", "GradientDescent", "Problem", "Solution", "minimise"]
 
 
 class Problem(Protocol):
@@ -75,6 +75,9 @@ class Adam(NamedTuple):
     def take(self, state: AdamState, keep: Array) -> tuple[Self, AdamState]:
         kept = AdamState(state.steps, state.mean[keep], state.square[keep])
         return self._replace(rate=self.rate[keep]), kept
+
+
+OPTIMISERS = {"gradient-descent": GradientDescent, "adam": Adam}
 
 
 class Solution(NamedTuple):

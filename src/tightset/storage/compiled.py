@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from tightset.compute.identity import Same
 from tightset.storage.treenodes import (
     array_of,
     check_fields,
@@ -50,13 +51,13 @@ _ALIKE = (
 def check_compiled(built: Any, trusted: Iterable[str] = ()) -> None:
     """Raise ValueError if something in an estimator would lead compiled code astray; types in ``trusted`` may."""
     checks, agreed = _checks(), set(trusted)
-    seen: dict[int, Any] = {}
+    seen: set[Same] = set()
     todo = [built]
     while todo:
         one = todo.pop()
-        if isinstance(one, _ALIKE) or id(one) in seen:
+        if isinstance(one, _ALIKE) or Same(one) in seen:
             continue
-        seen[id(one)] = one
+        seen.add(Same(one))
         kind = type(one)
         name = f"{kind.__module__}.{kind.__qualname__}"
         check = next((checks[base.__name__] for base in kind.__mro__ if base.__name__ in checks), None)

@@ -27,7 +27,7 @@ from tightset.storage.packing import Packed, pack
 
 __all__ = ["FORMAT", "Opened", "open_model", "save_model", "written_whole"]
 
-FORMAT = 1
+FORMAT = 2
 _ENTRY = "tightset"
 _ZEROS = "0" * 64
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tightset.compute.identity import Same
 from tightset.exceptions import ModelFileError
 from tightset.storage.archives import UntrustedError, build, untrusted_types
 from tightset.storage.registry import KINDS, fields_of, is_storable, make
@@ -51,8 +52,7 @@ class _Packer:
         self.trusted = trusted
         self.nodes: list[Any] = []
         self.arrays: dict[str, np.ndarray] = {}
-        self._at: dict[int, int] = {}
-        self._alive: list[Any] = []  # what is gone could leave its id to something else
+        self._at: dict[Same, int] = {}
 
     def plain(self, value: Any, where: str) -> Any:
         """The JSON of a value: itself, a container of such, or a reference to a node."""
@@ -72,12 +72,12 @@ class _Packer:
             return {kind.__name__.lower(): str(value)}
         if isinstance(value, np.generic) and value.dtype.kind in "fiubU" and not isinstance(value, np.longdouble):
             return {"scalar": value.dtype.str, "value": self.plain(value.item(), where)}
-        if id(value) not in self._at:
+        key = Same(value)
+        if key not in self._at:
             node = self._node(value, where)
-            self._at[id(value)] = len(self.nodes)
-            self._alive.append(value)
+            self._at[key] = len(self.nodes)
             self.nodes.append(node)
-        return {"ref": self._at[id(value)]}
+        return {"ref": self._at[key]}
 
     def _node(self, value: Any, where: str) -> Any:
         if type(value) is np.ndarray:

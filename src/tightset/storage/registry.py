@@ -4,7 +4,8 @@ Saving an object of any other class fails at once, and opening a file builds no 
 
 - ``from_stored(parts)``, a class method that builds an object of its fields, where annotations do not tell enough;
 - ``derived_fields``, what is worked out from other fields: it is not stored, so that nobody can forge it;
-- ``upgraded(parts)``, a class method that gives fields of earlier versions their names of today;
+- ``stored_fields()``, what is stored of an object, if that is not what it has;
+- ``upgraded(parts)``, a class method that makes fields of files, and of earlier versions, those of today;
 - ``later_fields``, what files of earlier versions do not have, and the class has a default for.
 """
 
@@ -39,6 +40,8 @@ def is_storable(kind: type) -> bool:
 
 def fields_of(value: Any) -> dict[str, Any]:
     """What is stored of an object."""
+    if hasattr(value, "stored_fields"):
+        return dict(value.stored_fields())
     if hasattr(value, "_fields"):  # a NamedTuple
         return {key: getattr(value, key) for key in value._fields}
     if is_dataclass(value):

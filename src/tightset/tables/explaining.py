@@ -12,9 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tightset.conformal.ranks import significance
-from tightset.estimators import pieces
 from tightset.tables.encoding import MISSING, Category, Number
-from tightset.tables.predictions import calibration_rows
 
 __all__ = ["Explanation", "Influence", "explain"]
 
@@ -63,9 +61,11 @@ def explain(model: Any, frame: Any, confidence: Any) -> Explanation:
         width = len(column.names)
         variants[place + 1, at : at + width] = typical[place][1]
         at += width
-    asked = model.predictor._asked([confidence])
-    ((sets, p),) = pieces.sets_and_p(model.predictor, asked, variants, None)
-    rows = calibration_rows(model.predictor, asked[0].model)
+    predictor = model.predictor
+    fitted = predictor.fitted_
+    asked = fitted.ask([confidence])
+    ((sets, p),) = fitted.sets_and_p(asked, variants, allow_empty=predictor.allow_empty)
+    rows = fitted.rows_of_labels()
     influences = [
         Influence(
             column.name,

@@ -16,15 +16,12 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from tightset.estimators import pieces
-
 __all__ = [
     "FORMATS",
     "CsvLines",
     "JsonLines",
     "Line",
     "ParquetLines",
-    "calibration_rows",
     "first_of",
     "predicted",
 ]
@@ -43,16 +40,6 @@ class Line(NamedTuple):
     p: list[float]
 
 
-def calibration_rows(predictor: Any, at: int = 0) -> np.ndarray:
-    """How many rows each label is calibrated on ``(C,)``: all of them, or where coverage is by label its own."""
-    calibrations = [fold.calibrations[at] for fold in predictor.folds_]
-    of_label = np.zeros(len(predictor.classes_), dtype=int)
-    for calibration in calibrations:
-        for (_, label), alphas in calibration.alphas.items():
-            of_label[slice(None) if label < 0 else label] += len(alphas)
-    return of_label
-
-
 def predicted(model: Any, frame: Any, levels: Sequence[Any], keep: Sequence[str], *, strict: bool) -> Iterator[Line]:
     """The lines of a chunk of a table, for a `TablePredictor`; what is wrong with it is told at once."""
     return _lines(model, frame, model.encode(frame, strict=strict), levels, keep)
@@ -61,11 +48,13 @@ def predicted(model: Any, frame: Any, levels: Sequence[Any], keep: Sequence[str]
 def _lines(model: Any, frame: Any, rows: np.ndarray, levels: Sequence[Any], keep: Sequence[str]) -> Iterator[Line]:
     names = np.asarray(model.classes_).astype(str)
     kept = frame[list(keep)].astype(object).where(frame[list(keep)].notna(), None).to_numpy()
-    asked = model.predictor._asked(levels)
-    known = calibration_rows(model.predictor) > 0
+    fitted = model.predictor.fitted_
+    how = {"allow_empty": model.predictor.allow_empty}
+    asked = fitted.ask(levels)
+    known = fitted.rows_of_labels() > 0
     for start in range(0, len(rows), _AT_ONCE):
         some = slice(start, start + _AT_ONCE)
-        found = [_ordered(*one, known) for one in pieces.sets_and_p(model.predictor, asked, rows[some], None)]
+        found = [_ordered(sets, p, known) for sets, p in fitted.sets_and_p(asked, rows[some], **how)]
         for at, (number, own) in enumerate(zip(frame.index[some].tolist(), kept[some].tolist(), strict=True)):
             for level, (order, p, sizes) in zip(levels, found, strict=True):
                 size = sizes[at]

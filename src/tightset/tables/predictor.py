@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tightset.conformal.splits import calibration_split, stratified_split
+from tightset.estimators.base import GivenRows
 from tightset.estimators.checks import generator, rows_to_hold
 from tightset.estimators.description import describe
 from tightset.exceptions import TableError, warn
@@ -115,7 +116,7 @@ def _thinned(part: np.ndarray, share: float, seed: int) -> np.ndarray:
 
 def split_rows(codes: np.ndarray, predictor: Any, *, test: float = 0.0) -> np.ndarray:
     """The part of each row: trains, calibrates (as many as the predictor asks for), tests; none for codes below 0."""
-    levels = predictor._levels(None)[0]
+    levels = predictor.levels_asked(None)[0]
     rng = generator(predictor.random_state)
     rows = np.flatnonzero(codes >= 0)
     part = np.where(codes >= 0, TRAIN, UNUSED).astype(np.int8)
@@ -125,7 +126,7 @@ def split_rows(codes: np.ndarray, predictor: Any, *, test: float = 0.0) -> np.nd
         rows = rows[rest]
     if len(rows) < 4:
         raise TableError(f"{int((codes >= 0).sum())} rows are too few to train, calibrate and test with")
-    size = rows_to_hold(predictor.calibration_size, len(rows), max(levels, key=float), predictor._calibrating())
+    size = rows_to_hold(predictor.calibration_size, len(rows), max(levels, key=float), predictor.calibrating_share())
     strata = codes[rows] if predictor.label_conditional else np.zeros(len(rows), dtype=np.intp)
     part[rows[calibration_split(strata, codes[rows], size, rng)[1]]] = CALIBRATE
     return part
@@ -347,7 +348,7 @@ def fit_parts(predictors: Sequence[Any], prepared: Prepared) -> None:
     """Fit on the training rows and calibrate on others; a label may be among the latter only."""
     (X, y), (X_cal, y_cal) = prepared.parts[:2]
     for predictor in predictors:
-        predictor._fit(X, y, None, X_cal, y_cal, None, None, classes=prepared.labelled.classes)
+        predictor.fit_given(GivenRows(X, y, X_cal=X_cal, y_cal=y_cal, classes=prepared.labelled.classes))
 
 
 def _indexed(found: Any, frame: Any) -> Any:

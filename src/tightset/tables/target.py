@@ -54,7 +54,7 @@ class Rare(NamedTuple):
             raise TableError(f"rare_rows must be a positive whole number of rows; got {rows!r}")
         if not predictor.label_conditional:
             return cls(policy, _FEW_ROWS if rows is None else int(rows))
-        strictest = max(predictor._levels(None)[0], key=float)
+        strictest = max(predictor.levels_asked(None)[0], key=float)
         needed = calibration_rows_needed(strictest)
         return cls(policy, max(_FEW_ROWS, 4 * needed) if rows is None else int(rows), strictest, needed)
 

@@ -1,0 +1,199 @@
+"""Rows wherever they lie, behind one interface: arrays and frames in memory here, Dask collections in `partitions`.
+
+Nobody outside this folder asks which it is. Another engine is a file like `partitions`, and a line in `_ENGINES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol, Self
+
+import numpy as np
+from sklearn.utils import _safe_indexing
+
+from tightset.compute.arrays import add_up
+from tightset.compute.partitions import Partitions
+from tightset.compute.threads import Threads
+
+__all__ = [
+    "MemoryRows",
+    "RowSource",
+    "Summed",
+    "in_memory",
+    "lies_elsewhere",
+    "open_rows",
+    "refuse_lazy",
+    "rows_of",
+    "take",
+]
+
+_ROWS_PER_BLOCK = 2**16
+_ENGINES = (Partitions,)
+
+Sums = tuple[Any, ...]
+
+
+class Summed(Protocol):
+    """Rows and vectors beside them, to be summed over again and again."""
+
+    def total(self, function: Callable[..., Sums], *arguments: Any) -> Sums:
+        """The sum over blocks of ``function(rows, *vectors, *arguments)``, added in an order of its own."""
+        ...
+
+
+class RowSource(Protocol):
+    """Rows ``(n, p)``. Vectors ``(n,)`` that go with them may be None; functions get the part that belongs to a block.
+
+    ``lazy`` says that answers are computed later, and that rows are taken in increasing order only.
+    """
+
+    @property
+    def lazy(self) -> bool: ...
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    def take(self, index: np.ndarray) -> Self:
+        """Some of the rows."""
+        ...
+
+    def gather(self) -> Any:
+        """The rows as they are, in memory."""
+        ...
+
+    def first_rows(self) -> Any:
+        """A few of them, to see what they are like."""
+        ...
+
+    def check(self) -> None:
+        """Raise if something is wrong with rows that have not been looked at yet."""
+        ...
+
+    def map(self, function: Callable[..., Any], *vectors: Any) -> list[Any]:
+        """``function(rows, *vectors)`` of every block, in order."""
+        ...
+
+    def fold(self, function: Callable[..., Any], state: Any, *vectors: Any) -> Any:
+        """``state = function(state, rows, *vectors)``, one block after the other."""
+        ...
+
+    def answer(
+        self, function: Callable[..., np.ndarray], vectors: Sequence[Any], empty: np.ndarray, rows_axis: int
+    ) -> Any:
+        """``function(rows, *vectors, first)`` of all blocks, joined along an axis; ``empty`` is that of no rows.
+
+        ``first`` is the number of the first row of a block, or at least one that no other row has.
+        """
+        ...
+
+    def summed(self, *vectors: Any, threads: Threads) -> Summed: ...
+
+
+class MemoryRows(NamedTuple):
+    """A `RowSource` of an array, a sparse matrix, a frame or a list."""
+
+    X: Any
+    lazy: bool = False
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.X.shape)
+
+    def take(self, index: np.ndarray) -> Self:
+        return self._replace(X=take(self.X, index))
+
+    def gather(self) -> Any:
+        return self.X
+
+    def first_rows(self) -> Any:
+        return self.X
+
+    def check(self) -> None:
+        """Rows in memory were checked when they came."""
+
+    def map(self, function: Callable[..., Any], *vectors: Any) -> list[Any]:
+        return [function(self.X, *vectors)]
+
+    def fold(self, function: Callable[..., Any], state: Any, *vectors: Any) -> Any:
+        return function(state, self.X, *vectors)
+
+    def answer(
+        self,
+        function: Callable[..., np.ndarray],
+        vectors: Sequence[Any],
+        empty: np.ndarray,  # noqa: ARG002
+        rows_axis: int,  # noqa: ARG002
+    ) -> Any:
+        return function(self.X, *vectors, 0)
+
+    def summed(self, *vectors: Any, threads: Threads) -> Summed:
+        return _SummedInMemory(self.X, vectors, threads)
+
+
+class _SummedInMemory(NamedTuple):
+    """Blocks of rows, dealt to threads."""
+
+    X: Any
+    vectors: tuple[Any, ...]
+    threads: Threads
+
+    def total(self, function: Callable[..., Sums], *arguments: Any) -> Sums:
+        def of_block(start: int) -> Sums:
+            self.threads.check()
+            rows = slice(start, start + _ROWS_PER_BLOCK)
+            own = (None if vector is None else vector[rows] for vector in self.vectors)
+            return function(self.X[rows], *own, *arguments)
+
+        return add_up(list(self.threads.map(of_block, range(0, self.X.shape[0], _ROWS_PER_BLOCK))))
+
+
+def rows_of(X: Any, prepare: Callable[[Any], Any]) -> RowSource:
+    """Rows as they are; ``prepare`` is what is done first to rows that lie elsewhere, where they lie."""
+    for engine in _ENGINES:
+        if engine.owns(X):
+            return engine.of(X, prepare)
+    return MemoryRows(X)
+
+
+def open_rows(
+    X: Any, check: Callable[[Any], Any], prepare: Callable[[Any], Any], *, every: bool
+) -> tuple[RowSource, Any]:
+    """Rows that were checked, and some of them (in memory: all) as they came out of the check.
+
+    Of rows that lie elsewhere the first few are checked, and if ``every`` one is, the others where they lie.
+    """
+    if not lies_elsewhere(X):
+        checked = check(X)
+        return MemoryRows(checked), checked
+    rows = rows_of(X, prepare)
+    first = check(rows.first_rows())
+    if every:
+        rows.check()
+    return rows, first
+
+
+def in_memory(x: Any) -> Any:
+    """A vector as it is in memory, wherever it was."""
+    return x.compute() if lies_elsewhere(x) else x
+
+
+def lies_elsewhere(x: Any) -> bool:
+    """Whether this is a collection of an engine, such as Dask's, and not something in memory."""
+    return any(engine.owns(x) for engine in _ENGINES)
+
+
+def refuse_lazy(X: Any, **asked: bool) -> None:
+    """Say what to do instead where something is asked for that needs rows in memory."""
+    name = next((name for name, wanted in asked.items() if wanted), None)
+    if name is not None and lies_elsewhere(X):
+        raise ValueError(
+            f"{name}=True needs rows in memory, and X is a Dask collection: leave it out and compute() the array, or "
+            "ask for a partition at a time, X.partitions[0].compute()"
+        )
+
+
+def take(rows: Any, index: Any) -> Any:
+    """Some of the rows of an array, a frame or a list; None stays None."""
+    if rows is None or isinstance(rows, np.ndarray):
+        return None if rows is None else rows[index]
+    return _safe_indexing(rows, index)

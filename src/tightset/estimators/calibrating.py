@@ -1,0 +1,95 @@
+"""Models calibrated on rows that they were not trained on, and how far apart scores of such rows still tie."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from tightset.compute.hashing import mark_of
+from tightset.compute.row_types import COARSE, coarser_than, rounded, slack_of
+from tightset.compute.rows import RowSource, take
+from tightset.conformal.calibration import Calibration
+from tightset.estimators.cautions import warn_of_guessing
+from tightset.estimators.fitted import CALIBRATED, Fitted
+from tightset.estimators.pieces import OwnScores, together
+from tightset.models.contract import Model
+
+__all__ = ["CalibrationRows", "calibrate"]
+
+_ROWS_FOR_SLACK = 1000
+_ROWS_FOR_TIES = 100_000
+_ROWS_ALONE = 8
+
+
+class CalibrationRows(NamedTuple):
+    """Rows, labels as indices of the classes (-1 for one that is none of them), and groups if there are some."""
+
+    X: RowSource
+    y: np.ndarray
+    groups: np.ndarray | None = None
+
+    def take(self, index: np.ndarray) -> Self:
+        return self._replace(X=self.X.take(index), y=self.y[index], groups=take(self.groups, index))
+
+
+def calibrate(
+    fitted: Fitted, models: Sequence[Model], rows: CalibrationRows, *, by_label: bool, thresholds: bool
+) -> list[Calibration]:
+    """A calibration of each model. Folds of several have no ``thresholds`` in common; one has, and they are looked up.
+
+    ``fitted`` says how rows are scored; it need not have folds yet.
+    """
+    if len(models) > 1 and all(model is models[0] for model in models):  # one serves all levels
+        how = {"by_label": by_label, "thresholds": thresholds}
+        return calibrate(fitted, models[:1], rows, **how) * len(models)
+    X, y, groups = rows
+    positions = range(CALIBRATED, CALIBRATED + len(y))
+    of_parts = X.map(partial(fitted.own_scores, models), y, positions)
+    own = [together(parts) for parts in zip(*of_parts, strict=True)]
+    found = [Calibration.of_own(one.scores, y, len(fitted.classes), by_label=by_label, groups=groups) for one in own]
+    for calibration, slacks, one in zip(found, _slacks(fitted, models, rows, own), own, strict=True):
+        calibration.slacks, calibration.mark = slacks, mark_of(one.scores, y)
+        if thresholds:
+            calibration.find_thresholds(fitted.levels)
+    warn_of_guessing(own[0].first, y, fitted.classes)
+    return found
+
+
+def _slacks(
+    fitted: Fitted, models: Sequence[Model], calibration_rows: CalibrationRows, own: Sequence[OwnScores]
+) -> list[dict[str, float]]:
+    """For each model and each coarser type that new rows may come in, how far apart scores still tie."""
+    X, y, _ = calibration_rows
+    found: list[dict[str, float]] = [{} for _ in models]
+    if any(getattr(model, "randomised", False) for model in models):  # nothing ties
+        return found
+    # A row of each score that there is, as far as possible: those are what new rows may tie with.
+    looked_at = np.linspace(0, len(y) - 1, min(len(y), _ROWS_FOR_TIES)).round().astype(int)
+    _, first, count = np.unique(own[0].scores[looked_at], return_index=True, return_counts=True)
+    some = looked_at[first[np.argsort(-count, kind="stable")][:_ROWS_FOR_SLACK]]
+    commonest = some[: min(_ROWS_ALONE, int((count > 1).sum()))]
+    ties, some = np.sort(some[: int((count > 1).sum())]), np.sort(some)
+    rows = X.take(some).gather()
+    columns = [None, slice(0, None, 2), slice(1, None, 2)] if hasattr(rows, "columns") else [None]
+    for coarse in COARSE:
+        if coarser_than(coarse, fitted.kind.calibrated) is None:
+            continue
+        for every in columns:  # frames may be coarse in some columns only
+            rough: Any = rounded(rows, coarse, every)
+            if rough is None:
+                continue
+            moved = fitted.own_scores(models, rough, y[some])
+            for slacks, before, after in zip(found, own, moved, strict=True):
+                slack = slack_of(before.scores[some], after.scores, np.isin(some, ties))
+                slacks[coarse] = max(slacks.get(coarse, 0.0), slack)
+    for at in commonest:  # products are rounded otherwise in a batch, by more than `settle` can know
+        row = take(rows, np.searchsorted(some, [at]))
+        alone = fitted.own_scores(models, row, y[[at]])
+        for slacks, before, after in zip(found, own, alone, strict=True):
+            moved_by = abs(float(before.scores[at]) - float(after.scores[0]))
+            if np.isfinite(moved_by) and moved_by > slacks.get("alone", 0.0):
+                slacks["alone"] = 2 * moved_by
+    return found

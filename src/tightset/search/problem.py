@@ -1,0 +1,83 @@
+"""What every search is given: rows to train on, what to train for, and what to run on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol, Self
+
+import numpy as np
+
+from tightset.compute.progress import Progress
+from tightset.compute.rows import MemoryRows, RowSource
+from tightset.compute.threads import Threads
+from tightset.conformal.inefficiency import SIZE, Inefficiency
+from tightset.models.contract import Model
+
+__all__ = ["Aim", "Outcome", "Record", "Runtime", "TrainingRows", "bounded", "normalised"]
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingRows:
+    """Rows ``X (k, p)``, labels ``y (k,)`` in ``0 ... C - 1``, the classes ``(C,)``, and weights ``(k,)`` or None."""
+
+    X: RowSource
+    y: np.ndarray
+    classes: np.ndarray
+    weight: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def take(self, index: np.ndarray) -> Self:
+        weight = None if self.weight is None else self.weight[index]
+        return replace(self, X=self.X.take(index), y=self.y[index], weight=weight)
+
+    def sorted(self) -> Self:
+        """In memory, by label."""
+        return replace(self, X=MemoryRows(self.X.gather())).take(np.argsort(self.y, kind="stable"))
+
+
+class Aim(NamedTuple):
+    """What is trained for: the levels, the inefficiency, and whether one measure is to serve all levels."""
+
+    levels: Sequence[Any]
+    f: Inefficiency = SIZE
+    nested: bool = False
+
+
+class Runtime(NamedTuple):
+    """What a search runs on, its random numbers, and who watches it."""
+
+    progress: Progress
+    seed: Sequence[int] = (0,)
+    device: str | None = None
+    n_jobs: int | None = None
+
+    def threads(self) -> Threads:
+        return Threads(self.n_jobs if self.device is None else 1)
+
+
+class Record(Protocol):
+    """How a level's model came about: a table of candidates, one entry each in every column."""
+
+    @property
+    def table(self) -> dict[str, np.ndarray]: ...
+
+
+class Outcome(NamedTuple):
+    """The model of each level (one may serve all), and how it came about."""
+
+    models: Sequence[Model]
+    record: Sequence[Record] | None = None
+
+
+def bounded(weight: np.ndarray | None) -> np.ndarray | None:
+    """Weights up to 1: only ratios matter, sums must stay finite, and float32 holds no ratio of 1e50."""
+    return None if weight is None else np.maximum(weight / weight.max(), 1e-12)
+
+
+def normalised(weight: np.ndarray | None) -> np.ndarray | None:
+    """Weights of mean 1, the smallest not much below the largest."""
+    result = bounded(weight)
+    return None if result is None else np.asarray(result / result.mean())
