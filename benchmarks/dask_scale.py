@@ -23,7 +23,7 @@ import dask.array as da
 import numpy as np
 from dask.distributed import Client, LocalCluster
 
-from tightset import SCPOClassifier
+from tightset import SCPOClassifier, Search
 
 COLUMNS, CLASSES, BLOCK = 20, 5, 250_000
 
@@ -80,7 +80,7 @@ def workers(client: Client) -> dict[str, int]:
 
 
 def classifier() -> SCPOClassifier:
-    return SCPOClassifier(0.9, search="fast", unfold=False, random_state=0, verbose=False)
+    return SCPOClassifier(0.9, search=Search.fast(unfold=False), random_state=0, verbose=False)
 
 
 def apart(one: SCPOClassifier, other: SCPOClassifier) -> float:

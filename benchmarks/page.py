@@ -366,7 +366,7 @@ CLOSING = """## How noise is handled
 - Libraries are imported, and classifiers made, before the clock starts. Whole fits are long and run three times; their spread
   says little.
 - Slopes are fitted in each round by itself; sizes a factor of 16 apart, the largest being the whole data.
-- No test measures time: bounds are looked at here, when the figures are made. `tests/test_performance_page.py` only checks that
+- No test measures time: bounds are looked at here, when the figures are made. `tests/project/test_performance_page.py` only checks that
   this page says what the stored figures say.
 - `python benchmarks/run.py engine` (or slopes, precision, fits, prediction) prints one part and stores nothing.
 """

@@ -28,7 +28,7 @@ from lightgbm import LGBMClassifier
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from threadpoolctl import threadpool_limits
 
-from tightset import ConformalClassifier, SCPOClassifier
+from tightset import ConformalClassifier, SCPOClassifier, Search
 from tightset.export import to_onnx
 from tightset.tables.predictor import fit_table
 
@@ -43,7 +43,7 @@ def plain(estimator: Any = None) -> Any:
 
 
 MAKERS: dict[str, Callable[[], Any]] = {
-    "SCPO": lambda: SCPOClassifier(LEVEL, search="fast", max_iter=5, random_state=0, verbose=False),
+    "SCPO": lambda: SCPOClassifier(LEVEL, search=Search.fast(max_iter=5), random_state=0, verbose=False),
     "logistic regression": plain,
     "HistGradientBoosting": lambda: plain(HistGradientBoostingClassifier(max_iter=5)),
     "random forest": lambda: plain(RandomForestClassifier(5, n_jobs=1)),

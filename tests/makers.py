@@ -1,26 +1,31 @@
 """The two estimators in quick settings, for every test that fits one; and a table."""
 
+from dataclasses import fields, replace
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from tightset import ConformalClassifier, SCPOClassifier, Search
+from tightset import ConformalClassifier, Grid, SCPOClassifier, Search
+from tightset.search.settings import as_search
 
-GRID = {
-    "search": "grid",
-    "penalty": (10, 100),
-    "sharpness": (1, 2),
-    "learning_rate": (10, 100),
-    "max_iter": 200,
-}
+GRID = Grid((10, 100), (1, 2), (10, 100), max_iter=200)
+
+
+def scpo(search="fast", measure=None, **changes):
+    """An estimator with some of its parameters, and of the settings of its search, changed."""
+    search = as_search(search)
+    settings = {one.name: changes.pop(one.name) for one in fields(search) if one.name in changes}
+    search = replace(search, **settings)
+    return SCPOClassifier(search=search if measure is None else search.only(measure), **({"random_state": 0} | changes))
 
 
 def quick_grid(**changes):
-    return SCPOClassifier(**(GRID | {"random_state": 0} | changes))
+    return scpo(**({"search": GRID} | changes))
 
 
 def quick_scpo(**changes):
-    return SCPOClassifier(**({"search": "fast", "max_iter": 20, "random_state": 0} | changes))
+    return scpo(**({"max_iter": 20} | changes))
 
 
 def baseline(**changes):
@@ -31,9 +36,7 @@ ON_TOP = Search((("two-matrix", 1.0), ("softmax", 4.0)), pulls=(1.0, 0.1), max_i
 
 
 def quick_on_top(estimator, **changes):
-    return SCPOClassifier(
-        **({"estimator": estimator, "search": ON_TOP, "confidence": 0.9, "random_state": 0} | changes)
-    )
+    return scpo(**({"estimator": estimator, "search": ON_TOP, "confidence": 0.9} | changes))
 
 
 both = pytest.mark.parametrize("make", [quick_scpo, quick_grid, baseline])

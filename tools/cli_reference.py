@@ -1,7 +1,7 @@
 """Write docs/command-line.md from the commands themselves: `python tools/cli_reference.py`.
 
 Only what typer has kept from version to version is read, and nothing is laid out by the terminal, so the page is the
-same on every machine. tests/test_docs.py checks that the page is what this writes.
+same on every machine. tests/project/test_docs.py checks that the page is what this writes.
 """
 
 import typing

@@ -1,6 +1,6 @@
 """Write docs/examples.md: the scripts of examples/, each with what it prints now: `python tools/examples_page.py`.
 
-tests/test_docs.py runs every script and compares with the page.
+tests/project/test_docs.py runs every script and compares with the page.
 """
 
 import ast

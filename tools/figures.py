@@ -50,7 +50,7 @@ def draw_calibration(folder: Path) -> None:
                   arrowprops={"arrowstyle": "->", "color": "#b03030"}, color="#b03030", va="center")  # fmt: skip
     left.set(xlabel="score of the own label", ylabel="calibration rows", title="1. A threshold from rows held aside")
     left.legend(fontsize=8, loc="upper left", bbox_to_anchor=(0.32, 1))
-    scores = clf._scores(scored.models[0], NEW, {}, range(len(NEW)))
+    scores = scored.models[0].scores(NEW, clf.fitted_.shared(range(len(NEW))))
     sets = clf.predict_set(NEW, as_labels=True)
     for at, (mark, shade) in enumerate(zip(MARKS, SHADES, strict=True)):
         kept = scores[:, at] >= least

@@ -272,7 +272,7 @@ def _of_file(path: Path) -> Callable[[], Recorded]:
     return run
 
 
-for path in sorted((ROOT / "tests" / "model_files").rglob("*.tightset")):
+for path in sorted((ROOT / "tests" / "storage" / "model_files").rglob("*.tightset")):
     CASES[f"file {path.stem}"] = _of_file(path)
 
 

@@ -59,10 +59,9 @@ def candidates(model: Any, *, confidence: Any = None, fold: int = 0, most: int =
     if most < 1:
         raise ValueError(f"most must be a positive number of candidates; got {most!r}")
     found = model.folds_[fold].record[at]
-    settings = as_search(model.search)
-    grid = isinstance(settings, Grid)
-    if isinstance(settings, Grid):
-        value = table[settings.selection].astype(float)
+    grid = "criterion" not in table
+    if grid:
+        value = table[_selection(model)].astype(float)
         names = [_grid_name(table, b) for b in range(len(value))]
         error = np.zeros(len(value))
     else:
@@ -96,12 +95,7 @@ def candidates(model: Any, *, confidence: Any = None, fold: int = 0, most: int =
     left_out = len(order) - len(shown)
     note = f"\n({left_out} more are worse, up to {value[order[-1]]:.3g})" if left_out else ""
     ax.set_xlabel(
-        (
-            _grid_unit(settings)
-            if isinstance(settings, Grid)
-            else f"{found.verdict.unit}, training rows held out, ± standard error"
-        )
-        + note
+        (_grid_unit(model) if grid else f"{found.verdict.unit}, training rows held out, ± standard error") + note
     )
     ax.grid(axis="y", lw=0.4, alpha=0.4)
     legend_above(ax)
@@ -115,8 +109,14 @@ def _draw_verdict(ax: Any, verdict: Any) -> None:
     ax.axvline(verdict.ensemble, color=COLOURS[1], lw=1.6, ls="-.", label=used)
 
 
-def _grid_unit(grid: Grid) -> str:
-    if grid.selection == "loss":
+def _selection(model: Any) -> str:
+    """What the grid's candidates were chosen by."""
+    settings = as_search(model.search)
+    return settings.selection if isinstance(settings, Grid) else "inefficiency"
+
+
+def _grid_unit(model: Any) -> str:
+    if _selection(model) == "loss":
         return "surrogate loss"
     return "inefficiency (f of labels per set) of the training rows"
 
