@@ -8,11 +8,11 @@ from tightset.cli import main
 FAST = ["--search", "fast", "--confidence", "0.8", "--confidence", "0.9"]
 
 
-def run(monkeypatch, capsys, *words):
+def run(monkeypatch, capsys, *words, commands=None):
     monkeypatch.setattr(sys, "argv", ["tightset", *words])
     code = 0
     try:
-        main()
+        main(commands) if commands else main()
     except SystemExit as stop:
         code = stop.code
     out, err = capsys.readouterr()

@@ -6,12 +6,13 @@ from functools import partial
 import pytest
 
 from commands import run
+from tightset import Search
 from tightset.cli import demo
 
 
 @pytest.fixture
 def short_training(monkeypatch):
-    monkeypatch.setattr(demo, "SCPOClassifier", partial(demo.SCPOClassifier, search="fast", max_iter=10))
+    monkeypatch.setattr(demo, "SCPOClassifier", partial(demo.SCPOClassifier, search=Search.fast(max_iter=10)))
 
 
 def test_demo_shows_a_table_and_what_it_found(monkeypatch, capsys, short_training):
@@ -47,36 +48,6 @@ def test_errors_are_sentences(monkeypatch, capsys, words, code, message):
     found, _, err = run(monkeypatch, capsys, *words)
     assert found == code
     assert message in err
-
-
-def test_data_commands(monkeypatch, capsys, raw_data, tmp_path):
-    code, out, _ = run(monkeypatch, capsys, "data", "list", "--data-dir", str(raw_data))
-    assert code == 0
-    assert out.count("yes") == 7
-    code, out, _ = run(monkeypatch, capsys, "data", "check", "wine", "--data-dir", str(raw_data))
-    assert (code, "wine: unaltered" in out) == (0, True)
-    code, _, err = run(monkeypatch, capsys, "data", "check", "wine", "--data-dir", str(tmp_path))
-    assert (code, "winequality-red.csv cannot be read" in err) == (1, True)
-    code, _, err = run(monkeypatch, capsys, "data", "fetch", "dna", "--data-dir", str(tmp_path))
-    assert (code, "place it at" in err) == (1, True)
-    code, _, err = run(monkeypatch, capsys, "data", "check", "whine")
-    assert (code, "whine is none of avila" in err) == (2, True)
-
-
-def test_paper_run_and_report(monkeypatch, capsys, raw_data, tmp_path):
-    from studies import experiments
-
-    monkeypatch.setattr(
-        experiments, "plan", lambda *a, **k: [experiments.Experiment("wine", 0, "plain", "size", "", 0, 0.9)]
-    )
-    monkeypatch.setattr(experiments, "measure_errata", lambda *a: {"footnote_differs_in": 1, "digits_at_99": {}})
-    out = tmp_path / "results"
-    code, text, _ = run(monkeypatch, capsys, "paper", "run", "--out", str(out), "--data-dir", str(raw_data))
-    assert (code, "1 rows in" in text) == (0, True)
-    code, _, err = run(monkeypatch, capsys, "paper", "run", "--dataset", "whine")
-    assert (code, "whine is none of" in err) == (2, True)
-    code, _, err = run(monkeypatch, capsys, "paper", "report", "--results", str(tmp_path / "none"))
-    assert (code, "holds no results" in err) == (1, True)
 
 
 def test_interrupting_is_quiet(monkeypatch, capsys):

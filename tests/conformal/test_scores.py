@@ -293,7 +293,7 @@ def test_numbers_of_a_score_are_checked(make):
 # ---- empty sets -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", [{}, {"label_conditional": True}, {"cv": 3}, {"score": "margin"}])
+@pytest.mark.parametrize("how", [{}, {"label_conditional": True}, {"cv": 3}, {"conformity_score": "margin"}])
 def test_sets_are_not_empty_if_they_must_not_be(rows, how):
     X, y, X_new, y_new = rows
 
@@ -360,16 +360,16 @@ def test_a_score_function_cannot_change_the_rows_of_its_user():
     np.testing.assert_array_equal(CAL, before)
 
 
-def test_score_is_a_parameter_and_still_a_method(rows):
+def test_the_conformity_score_is_a_parameter_and_score_a_method(rows):
     X, y, X_new, y_new = rows
     clf = ConformalClassifier(LogisticRegression(), conformity_score="aps", random_state=0)
-    assert clf.get_params()["score"] == "aps"
-    assert clone(clf).get_params()["score"] == "aps"
+    assert clf.get_params()["conformity_score"] == "aps"
+    assert clone(clf).get_params()["conformity_score"] == "aps"
     assert "conformity_score='aps'" in repr(clf)
     clf.set_params(conformity_score="margin").fit(X, y)
-    assert clf.get_params()["score"] == "margin"
+    assert clf.get_params()["conformity_score"] == "margin"
     assert clf.score(X_new, y_new) == np.mean(clf.predict(X_new) == y_new)
     assert cross_val_score(clf, X, y, cv=2).min() > 0.5
     copy = pickle.loads(pickle.dumps(clf))
-    assert copy.get_params()["score"] == "margin"
+    assert copy.get_params()["conformity_score"] == "margin"
     assert copy.score(X_new, y_new) == clf.score(X_new, y_new)

@@ -52,7 +52,7 @@ SETTINGS = {
     "labels": {"label_conditional": True, "allow_empty": False},
     "folds": {"cv": 3, "allow_empty": False},
     "folds of labels": {"cv": 3, "label_conditional": True, "confidence": 0.8},
-    "randomised": {"score": APS(randomised=True)},
+    "randomised": {"conformity_score": APS(randomised=True)},
 }
 
 

@@ -133,7 +133,7 @@ def test_what_is_harmless_as_data_is_not_called(tmp_path, written, name):
 
 
 def test_texts_take_no_more_room_than_they_need():
-    (array,) = unpack(Packed([{"ref": 0}], [{"strings": ["a"], "dtype": "<U400000000", "shape": [1]}], {}), {})
+    (array,) = unpack(Packed([{"ref": 0}], [{"strings": ["a"], "dtype": "<U400000000", "shape": [1]}], {}))
     assert array.tolist() == ["a"]
     assert array.nbytes < 100
-    assert unpack(Packed({"scalar": "<U400000000", "value": "a"}, [], {}), {}).nbytes < 100
+    assert unpack(Packed({"scalar": "<U400000000", "value": "a"}, [], {})).nbytes < 100

@@ -257,10 +257,10 @@ def test_values_pack_and_unpack():
         *(None, True, 3, "text", 0.1, [1, "a"], (1, (2,)), {("g", 1): [0.5]}, Fraction(1, 3), Decimal("0.95")),
         *(np.float32(0.1), np.int8(3), np.str_("x"), np.True_),
     ]
-    again = unpack(pack(values), {})
+    again = unpack(pack(values))
     assert again == values
     assert [type(one) for one in again] == [type(one) for one in values]
-    back = unpack(pack([np.inf, -np.inf, np.nan]), {})
+    back = unpack(pack([np.inf, -np.inf, np.nan]))
     assert back[:2] == [np.inf, -np.inf]
     assert np.isnan(back[2])
     arrays = [
@@ -269,12 +269,12 @@ def test_values_pack_and_unpack():
         *(np.array([b"x"]), np.array(["a", "long enough"], dtype=np.dtypes.StringDType()), np.arange(3, dtype=">i4")),
         *(np.arange(10)[::2], np.array(2.5)),
     ]
-    for array, same_again in zip(arrays, unpack(pack(arrays), {}), strict=True):
+    for array, same_again in zip(arrays, unpack(pack(arrays)), strict=True):
         np.testing.assert_array_equal(same_again, array)
         assert same_again.dtype == (array.dtype if array.dtype.kind == "T" else array.dtype.newbyteorder("<"))
         assert same_again.flags.f_contiguous == array.flags.f_contiguous or array.ndim == 1
     one = np.zeros(2)
-    first, second = unpack(pack([one, one]), {})
+    first, second = unpack(pack([one, one]))
     assert first is second
     with pytest.raises(ModelFileError, match="complex"):
         pack(np.zeros(2, dtype=complex))

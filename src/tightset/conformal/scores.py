@@ -22,7 +22,7 @@ import numpy as np
 from tightset.conformal.ranks import threshold
 from tightset.storage.registry import storable
 
-__all__ = ["APS", "LAC", "RAPS", "SAPS", "SCORES", "Margin", "TopK", "as_score", "settled"]
+__all__ = ["APS", "LAC", "RAPS", "SAPS", "SCORES", "Margin", "TopK", "as_score", "named", "settled"]
 
 _CHUNK = 2**18  # scores sorted at once
 _BREAKS_TIES = 2.0**-30  # a label of probability 0 adds nothing to the sum, but conforms less than the one before it
@@ -190,6 +190,15 @@ def as_score(score: Any) -> Any:
             f"got {score!r}"
         )
     return score
+
+
+def named(score: Any) -> str:
+    """As it is written: the name of a score with its usual settings.
+
+    >>> named(LAC()), named(APS(randomised=True))
+    ("'lac'", 'APS(randomised=True)')
+    """
+    return next((repr(name) for name, usual in SCORES.items() if usual() == score), repr(score))
 
 
 def settled(score: Any, P: np.ndarray, y: np.ndarray, confidence: Any, u: np.ndarray | None) -> Any:

@@ -14,6 +14,7 @@ from tightset.estimators.base import ConformalPredictor
 from tightset.estimators.checks import check_levels
 from tightset.estimators.conformal import ConformalClassifier
 from tightset.estimators.fitted import Fold
+from tightset.estimators.scpo import SCPOClassifier
 from tightset.models.stored import check_scores, refused
 from tightset.search.grid import Chosen
 from tightset.search.shortlist import Found
@@ -25,6 +26,7 @@ _LABELS = "biufmMUOT"  # kinds of arrays that classes may be
 
 
 def check_predictor(model: ConformalPredictor) -> None:
+    must(isinstance(model, (ConformalClassifier, SCPOClassifier)), f"a {type(model).__name__} is no model")
     name = type(model).__name__
     for field in inspect.signature(type(model)).parameters:
         must(field in vars(model), f"{name}.{field} is missing")

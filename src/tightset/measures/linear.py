@@ -14,6 +14,7 @@ class Linear:
     All candidates share one matrix product, ``[theta_1 ... theta_B]' X'``, and the derivative tensor of the
     paper's appendix is never built: the gradient is ``X' dA``.
 
+    >>> import numpy as np
     >>> X, theta = np.array([[2.0, 1.0]]), np.array([[[1.0, -1.0], [0.5, 0.0]]])
     >>> Linear().scores(X, theta)
     array([[[ 2.5, -2. ]]])

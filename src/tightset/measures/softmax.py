@@ -14,6 +14,7 @@ class Softmax:
     At the logistic coefficients it is the baseline itself, so descent starts there and can only move on if it pays.
     ``dz = dA - p sum_y dA_y``, where ``p = exp A``.
 
+    >>> import numpy as np
     >>> A, _ = Softmax().forward(np.array([[1.0]]), np.array([[[0.0, 0.0]]]))
     >>> bool(np.allclose(np.exp(A), 0.5))
     True

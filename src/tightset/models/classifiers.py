@@ -75,7 +75,7 @@ def check_base(estimator: Any) -> None:
         raise ValueError(f"estimator must be an instance, such as {estimator.__name__}(); got the class itself")  # noqa: TRY004
     if not (hasattr(estimator, "predict_proba") or hasattr(estimator, "decision_function")):
         raise ValueError(f"estimator must have predict_proba or decision_function to score labels; {name} has neither")
-    if hasattr(estimator, "__sklearn_tags__") and not is_classifier(estimator):
+    if _has_tags(estimator) and not is_classifier(estimator):
         raise ValueError(f"estimator must be a classifier; {name} is not")
     if getattr(_innermost(estimator), "decision_function_shape", None) == "ovo" and not hasattr(
         estimator, "predict_proba"
@@ -85,9 +85,14 @@ def check_base(estimator: Any) -> None:
 
 def copy_input_tags(tags: Any, estimator: Any) -> None:
     """What the classifier says of the rows that it takes, said of the one around it."""
-    if hasattr(estimator, "__sklearn_tags__"):  # a prefit model need not be scikit-learn's
+    if _has_tags(estimator):
         for name in ("sparse", "allow_nan", "string", "categorical"):
             setattr(tags.input_tags, name, getattr(get_tags(estimator).input_tags, name))
+
+
+def _has_tags(estimator: Any) -> bool:
+    """Whether it speaks as scikit-learn's estimators do; one that was trained elsewhere need not."""
+    return hasattr(estimator.estimator if isinstance(estimator, FrozenEstimator) else estimator, "__sklearn_tags__")
 
 
 def check_any_rows(owner: Any, X: Any, *, reset: bool) -> Any:

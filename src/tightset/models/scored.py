@@ -9,6 +9,7 @@ import numpy as np
 from tightset.compute.arrays import settle
 from tightset.compute.hashing import hash_uniform
 from tightset.compute.partitions import as_floats
+from tightset.conformal.scores import named
 from tightset.models.classifiers import are_probabilities, class_scores
 from tightset.models.contract import Shared
 from tightset.models.ensembles import LogProbabilities, Member
@@ -38,7 +39,9 @@ class Scored(NamedTuple):
                 f"conformity_score must give an array of the shape that it gets, {P.shape}; it gave {scores.shape}"
             )
         if scores is not P and np.isnan(scores).any():  # those of the classifier were looked at
-            raise ValueError(f"conformity_score={self.score!r} gave scores that are NaN; no set can be made of them")
+            raise ValueError(
+                f"conformity_score={named(self.score)} gave scores that are NaN; no set can be made of them"
+            )
         return scores if scores.dtype.kind == "f" else scores.astype(np.float64)
 
     def probabilities(self, X: Any, classes: np.ndarray) -> np.ndarray:
@@ -46,7 +49,7 @@ class Scored(NamedTuple):
         P = class_scores(self.classifier, X, classes)
         if getattr(self.score, "needs_probabilities", False) and not are_probabilities(P):
             raise ValueError(
-                f"conformity_score={self.score!r} needs probabilities, but {type(self.classifier).__name__} gave "
+                f"conformity_score={named(self.score)} needs probabilities, but {type(self.classifier).__name__} gave "
                 "scores that do not add up to 1 in every row; 'lac', 'margin' and 'top-k' take any scores"
             )
         return P
