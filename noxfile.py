@@ -1,3 +1,7 @@
+#!/usr/bin/env -S uv run --script
+# /// script
+# dependencies = ["nox>=2025.2.9"]
+# ///
 """The checks of this project on any system; on POSIX systems `make test`, `make lint` and `make docs` do the same.
 
 ``nox`` alone runs the linters and the tests; ``nox --list`` says what else there is.
@@ -5,8 +9,7 @@
 
 import nox
 
-nox.needs_version = ">=2024.10.9"
-nox.options.sessions = ["lint", "tests"]
+nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "uv|virtualenv"
 
 EXTRAS = ".[dask,io,lightgbm,onnx,plots]"
@@ -37,15 +40,15 @@ def tests(session: nox.Session) -> None:
     session.run("pytest", *(session.posargs or ["-n", "2"]), env=ONE_THREAD)
 
 
-@nox.session(venv_backend="uv")
+@nox.session(venv_backend="uv", default=False)
 def lowest(session: nox.Session) -> None:
     """The tests with the oldest versions that pyproject.toml allows."""
     install(session, "--resolution", "lowest-direct", "--editable", EXTRAS)
-    session.install("--constraint", "constraints.txt", "--group", "test")
+    session.install("--constraint", "constraints.txt", "--group", "test", "polars<2")
     session.run("pytest", *(session.posargs or ["-n", "2"]), env=ONE_THREAD)
 
 
-@nox.session(venv_backend="uv")
+@nox.session(venv_backend="uv", default=False)
 def newest(session: nox.Session) -> None:
     """The tests with releases of NumPy, SciPy, scikit-learn and pandas that are still being tested themselves."""
     install(session, "--editable", EXTRAS, "--group", "test", "--group", "peers")
@@ -53,16 +56,20 @@ def newest(session: nox.Session) -> None:
     session.run("pytest", *(session.posargs or ["-n", "2"]), env=ONE_THREAD)
 
 
-@nox.session
+@nox.session(default=False)
 def docs(session: nox.Session) -> None:
     """The site, into site/; a link that leads nowhere is an error."""
     install(session, "--editable", ".", "--group", "docs")
     session.run("mkdocs", "build", "--strict")
 
 
-@nox.session
+@nox.session(default=False)
 def build(session: nox.Session) -> None:
     """The source archive and the wheel, into dist/, and whether an index would take them."""
     session.install("build", "twine")
     session.run("python", "-m", "build")
     session.run("twine", "check", "--strict", "dist/*")
+
+
+if __name__ == "__main__":
+    nox.main()
