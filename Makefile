@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint docs docs-pages docs-serve bench bench-ways bench-gpu bench-dask bench-peers claims paper efficiency clean
+.PHONY: demo test lint imports docs docs-pages docs-serve bench bench-ways bench-gpu bench-dask bench-peers claims paper efficiency clean
 
 demo: $(VENV)/installed
 	$(BIN)/tightset demo
@@ -12,10 +12,13 @@ demo: $(VENV)/installed
 test: $(VENV)/installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
-lint: $(VENV)/installed
+lint: $(VENV)/installed imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# Who may import whom; pre-commit runs it too.
+imports: $(VENV)/installed
 	$(BIN)/lint-imports
 
 # The site, into site/; a link that leads nowhere is an error. Nothing is fetched from elsewhere.
@@ -75,8 +78,9 @@ bench-peers: $(VENV)/installed
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "tightset needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt \
+		--editable '.[dask,io,lightgbm,onnx,plots]' --group dev
 	touch $@
 
 clean:

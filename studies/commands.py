@@ -234,7 +234,7 @@ def peers_run(
 
     missing = [name for name in ("crepes", "lightgbm", "mapie", "deel") if find_spec(name) is None]
     if missing:
-        raise ResultsError("the other libraries are not installed: pip install 'tightset[peers]'")
+        raise ResultsError("the other libraries are not installed: pip install --group peers")
     experiments = plan(range(splits), _known(dataset))
     _measure(PEERS, experiments, out, data_dir, None)
     say(f"{len(experiments)} rows in {out / 'rows.csv'}; next: python -m studies peers report --results {out}")
