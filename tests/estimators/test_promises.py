@@ -419,6 +419,43 @@ def test_an_entry_that_is_stored_in_parts_is_their_sum(make, blobs):
     assert parts.nnz == 2 * whole.nnz
 
 
+def grows(sets):
+    """Whether no set has a label that a set at a higher level lacks; levels rise."""
+    return not any((low & ~high).any() for at, low in enumerate(sets) for high in sets[at + 1 :])
+
+
+@pytest.mark.parametrize("how", [{"label_conditional": True}, {"label_conditional": True, "cv": 3}, {"groups": True}])
+@pytest.mark.parametrize("smoothed", [False, True])
+def test_sets_that_are_filled_grow_with_the_level(how, smoothed):
+    """An empty set gets the label that enters first, and not one that the next level takes out again."""
+    rng = np.random.default_rng(0)
+    y = rng.choice(3, 1200, p=[0.7, 0.2, 0.1])
+    X = (rng.normal(size=(1200, 2)) + np.array([[0, 0], [1.2, 0], [0, 1.2]])[y]).round(1)
+    groups = X[:, 0] > 0.5 if "groups" in how else None
+    own = {name: value for name, value in how.items() if name != "groups"} | ({"cv": 3} if "groups" in how else {})
+    levels = [0.3, 0.5, 0.7, 0.9]
+    of = [None, None] if groups is None else [groups[:600], groups[600:]]
+    filled = ConformalClassifier(confidence=levels, allow_empty=False, random_state=0, **own)
+    filled.fit(X[:600], y[:600], groups=of[0])
+    sets = filled.predict_set(X[600:], groups=of[1], smoothed=smoothed)
+    assert sets.any(axis=2).all()
+    assert grows(sets)
+    holed = filled.set_params(allow_empty=True).predict_set(X[600:], groups=of[1], smoothed=smoothed)
+    assert not holed.any(axis=2).all()  # there was something to fill
+    assert (sets == holed)[holed.any(axis=2)].all()
+
+
+@pytest.mark.parametrize("seed", [None, 0, np.random.RandomState(0)])
+def test_smoothed_sets_grow_with_the_level_too(seed):
+    """Ties are broken alike at all levels of a call."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 2, (1200, 2)) * 1.0
+    y = np.where(rng.random(1200) < 0.6, X[:, 0].astype(int), rng.integers(0, 3, 1200))
+    clf = ConformalClassifier(confidence=[0.6, 0.65, 0.7, 0.75, 0.8], random_state=seed).fit(X[:400], y[:400])
+    for _ in range(5):
+        assert grows(clf.predict_set(X[400:], smoothed=True))
+
+
 def test_levels_of_a_curve_can_be_asked_for():
     from tightset.conformal.ranks import significance
 

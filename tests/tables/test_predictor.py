@@ -488,3 +488,18 @@ def test_a_parquet_file_without_rows_has_columns_to_check(tmp_path, cli):
     code, _, told = cli("predict", str(tmp_path / "m.tightset"), str(tmp_path / "none.parquet"))
     assert code == 1
     assert "column" in told
+
+
+def test_columns_of_categories_are_what_they_stand_for(frame, model):
+    """pandas gives categories back for what is computed of a column of them; a single row has one category each."""
+    coded = frame.astype(dict.fromkeys(("age", "colour", "member", "town"), "category"))
+    np.testing.assert_array_equal(model.predict_p(coded), model.predict_p(frame))
+    np.testing.assert_array_equal(
+        model.predict_p(
+            frame[:1].astype(coded.dtypes[["age", "colour", "member"]].map(lambda _: "category").to_dict())
+        ),
+        model.predict_p(frame[:1]),
+    )
+    constant = frame.assign(seven=7, three=3).astype({"seven": "category", "three": "category"})
+    again = fit_table(constant, "kind", baseline(confidence=0.8))
+    assert set(again.encoding.left_out) >= {"seven", "three"}

@@ -253,7 +253,8 @@ def sets(
 ) -> np.ndarray:
     """Sets ``{y : p(x, y) > eps}`` ``(n, C)``, on integer ranks unless they are smoothed.
 
-    Unless ``allow_empty``, a set that would be empty holds the most conforming label.
+    Unless ``allow_empty``, a set that would be empty holds the label with the largest p-value, which is the first to
+    enter at higher levels; of several the one that conforms most.
     """
     if smoothing is not None:
         exact = [np.asarray(some, dtype=np.float64) for some in scores]
@@ -271,21 +272,37 @@ def sets(
         _count_in_chunks(write, folds, scores, groups, ties=False)
     if not allow_empty:
         empty = np.flatnonzero(~kept.any(axis=1))
-        kept[empty, most_conforming(folds, [some[empty] for some in scores])] = True
+        of_empty = [None if one is None else one[empty] for one in (groups, smoothing)]
+        kept[empty, _first_to_enter(folds, [some[empty] for some in scores], *of_empty)] = True
     return kept
+
+
+def _first_to_enter(
+    folds: Sequence[Calibration],
+    scores: Sequence[np.ndarray],
+    groups: np.ndarray | None,
+    smoothing: np.ndarray | None,
+) -> np.ndarray:
+    if len(folds) == 1 and not folds[0].by_label:  # p-values rise with scores
+        return most_conforming(folds, scores)
+    exact = [np.asarray(some, dtype=np.float64) for some in scores]
+    return _largest(p_values(folds, exact, groups=groups, smoothing=smoothing), scores)
+
+
+def _largest(p: np.ndarray, scores: Sequence[np.ndarray]) -> np.ndarray:
+    """The index of the largest p-value of each row; among equals that of the largest sum of scores."""
+    best = np.where(p == p.max(axis=1, keepdims=True, initial=0), sum(scores[1:], scores[0]), -np.inf)
+    return np.asarray(np.argmax(best, axis=1))
 
 
 def most_conforming(folds: Sequence[Calibration], scores: Sequence[np.ndarray]) -> np.ndarray:
     """The index of the most conforming label of each row."""
-    best = scores[0]
-    if len(folds) > 1:
-        # Scores of separately trained measures have no common scale, their p-values do; but those of each label
-        # or group by itself do not compare labels, and there the scores must serve.
-        apart = folds[0].by_label or folds[0].by_group
-        p = np.zeros(best.shape) if apart else p_values(folds, scores)
-        best = np.where(p == p.max(axis=1, keepdims=True), sum(scores[1:], scores[0]), -np.inf)
-    at: np.ndarray = np.argmax(best, axis=1)
-    return at
+    if len(folds) == 1:
+        return np.asarray(np.argmax(scores[0], axis=1))
+    # Scores of separately trained measures have no common scale, their p-values do; but those of each label by itself
+    # are no measure of which label is likely, groups are not known here, and there the scores must serve.
+    apart = folds[0].by_label or folds[0].by_group
+    return _largest(np.zeros(scores[0].shape) if apart else p_values(folds, scores), scores)
 
 
 def _count_in_chunks(

@@ -211,8 +211,8 @@ class ConformalPredictor(Predicting, ClassifierMixin, BaseEstimator):
         self, fitted: Fitted, X: Any, y: Any, groups: Any, suffix: str = ""
     ) -> tuple[Fitted, CalibrationRows]:
         """Rows that calibrate, and how rows are computed that are compared with them."""
-        given = dtypes_of(X)
         rows = self._new_rows(X, fitted.kind)
+        given = dtypes_of(X)
         calibrated = given if rows.lazy else types_by_value(given, rows.gather())
         codes = codes_of(rows, y, fitted.classes, f"y{suffix}", unknown="miss")
         found = CalibrationRows(rows, codes, check_groups(groups, len(codes), f"groups{suffix}"))

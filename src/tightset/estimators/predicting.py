@@ -202,7 +202,8 @@ class Predicting(ABC):
             self.warn_if_stricter(levels)
             shape = (0, len(fitted.classes)) if single else (len(levels), 0, len(fitted.classes))
         asked = self._asked(levels, smoothed, X)
-        slim = fitted.slim(levels if what == "sets" and not smoothed else None)
+        filled = not self.allow_empty and fitted.by_label  # by p-values, which need the calibration scores
+        slim = fitted.slim(levels if what == "sets" and not smoothed and not filled else None)
         ways: dict[str, tuple[Any, Any]] = {
             "sets": (partial(slim.sets, asked, allow_empty=self.allow_empty), bool),
             "p_values": (partial(slim.p_values, asked), np.float64),
@@ -231,9 +232,8 @@ class Predicting(ABC):
 
     def _first_rows(self, X: Any) -> tuple[RowSource, RowKind]:
         """Rows that were checked, and what they are like; training passes over all of them, so each is looked at."""
-        given = dtypes_of(X)
         rows, first = open_rows(X, partial(self._checked, reset=True), self._prepare(), every=True)
-        return rows, RowKind.of(given, first, getattr(self, "feature_names_in_", None))
+        return rows, RowKind.of(dtypes_of(X), first, getattr(self, "feature_names_in_", None))
 
     def _new_rows(self, X: Any, kind: RowKind) -> RowSource:
         """Rows that were checked; of those that lie elsewhere the first few are, and the others where they lie."""

@@ -207,18 +207,16 @@ class _Scored(NamedTuple):
         if allow_empty:
             return kept
         some = graph.cast(graph.reduce("ReduceMax", graph.cast(kept, "INT64")), "BOOL")
-        return graph.add("Or", kept, graph.add("And", graph.add("Not", some), self.most_conforming(graph)))
+        return graph.add("Or", kept, graph.add("And", graph.add("Not", some), self.first_to_enter(graph)))
 
-    def most_conforming(self, graph: Graph) -> str:
-        """As `icp.most_conforming`, as bool ``(n, C)``."""
-        if len(self.scores) == 1:
+    def first_to_enter(self, graph: Graph) -> str:
+        """The label with the largest p-value, and of several the most conforming one, as bool ``(n, C)``."""
+        if len(self.scores) == 1 and len(self.alphas[0]) == 1:  # p-values rise with scores
             return add_first_largest(graph, self.scores[0], self.slack)
-        total = graph.add("Sum", *self.scores)
-        if len(self.alphas[0]) == 1:  # counts of one label do not compare with those of another
-            counts = self.counts(graph)
-            best = graph.add("Equal", counts, graph.reduce("ReduceMax", counts))
-            total = graph.add("Where", best, total, -np.inf)
-        return add_first_largest(graph, total, self.slack)
+        total = self.scores[0] if len(self.scores) == 1 else graph.add("Sum", *self.scores)
+        p = self.p_values(graph)
+        best = graph.add("Equal", p, graph.reduce("ReduceMax", p))
+        return add_first_largest(graph, graph.add("Where", best, total, -np.inf), self.slack)
 
 
 def _slack(model: Any, alphas: np.ndarray) -> np.ndarray:

@@ -275,7 +275,10 @@ class FrameTable:
     def __init__(self, frame: Any) -> None:
         names = [str(name) for name in frame.columns]
         check_names(names, self.name)
-        self.frame = frame.set_axis(names, axis=1).reset_index(drop=True)
+        frame = frame.set_axis(names, axis=1).reset_index(drop=True)
+        # Categories as the values that they stand for: what is computed of a column of them is a category again.
+        coded = [name for name in names if str(frame[name].dtype) == "category"]
+        self.frame = frame.assign(**{name: frame[name].astype(object) for name in coded})
         self.missing: tuple[str, ...] = ()
         self.n_bytes = 2 * int(frame.memory_usage().sum())  # who holds it has room for its numbers too
 
