@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tightset.estimators.scpo import SCPOClassifier
     from tightset.exceptions import ModelFileError, TableError, TightsetWarning
     from tightset.export.onnx import to_onnx
-    from tightset.report.write import write_report
+    from tightset.report.write import ReportPage, write_report
     from tightset.search.settings import Grid, Search
     from tightset.tables.predictor import TablePredictor, fit_table
     from tightset.tables.stored import load
@@ -21,6 +21,7 @@ __all__ = [
     "ConformalClassifier",
     "Grid",
     "ModelFileError",
+    "ReportPage",
     "SCPOClassifier",
     "Search",
     "TableError",
@@ -42,6 +43,7 @@ _HOMES = {
     "ConformalClassifier": "estimators.conformal",
     "Grid": "search.settings",
     "ModelFileError": "exceptions",
+    "ReportPage": "report.write",
     "SCPOClassifier": "estimators.scpo",
     "Search": "search.settings",
     "TableError": "exceptions",

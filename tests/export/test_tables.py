@@ -118,7 +118,7 @@ def test_other_predictors_of_tables(frame, new, by):
 
 
 def test_a_model_in_single_precision(frame, new, monkeypatch):
-    monkeypatch.setattr("tightset.tables.predictor._LEAST_MEMORY", 70_000)
+    monkeypatch.setattr("tightset.tables.preparing._LEAST_MEMORY", 70_000)
     model = fit_table(frame, "kind", quick_scpo(confidence=0.9))
     assert model.encoding.dtype == "float32"
     proto = to_onnx(model)

@@ -23,7 +23,7 @@ from makers import baseline, quick_scpo
 from tightset import TightsetWarning
 from tightset.conformal.intervals import share_interval
 from tightset.conformal.shortfall import of_rows
-from tightset.report import write_report
+from tightset.report import ReportPage, write_report
 from tightset.report.words import number, percent
 
 SCRIPT, IMAGE = "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>'
@@ -60,8 +60,8 @@ def told(tmp_path_factory):
     frame = pd.DataFrame(X[400:], columns=["across", SCRIPT])
     frame["note"] = [IMAGE if at % 2 else f"stone {at}" for at in range(60)]
     path = tmp_path_factory.mktemp("report") / "report.html"
-    how = {"baseline": other, "baseline_name": IMAGE, "title": f"Stones {SCRIPT}", "about": {SCRIPT: IMAGE}}
-    write_report(path, model, X[400:], y[400:], frame=frame, **how)
+    shown = ReportPage(title=f"Stones {SCRIPT}", frame=frame, about={SCRIPT: IMAGE})
+    write_report(path, model, X[400:], y[400:], baseline=other, baseline_name=IMAGE, page=shown)
     return SimpleNamespace(path=path, model=model, X=X[400:], y=y[400:], frame=frame)
 
 
@@ -395,7 +395,9 @@ def test_large_sets_open_and_close_by_keyboard(driver, tmp_path):
     y = rng.integers(0, 12, 400)
     X = rng.standard_normal((12, 3))[y] + rng.standard_normal((400, 3))
     model = baseline(confidence=0.95).fit(X[:300], y[:300])
-    open_whole(driver, write_report(tmp_path / "report.html", model, X[300:], max_rows=20))  # and no labels
+    open_whole(
+        driver, write_report(tmp_path / "report.html", model, X[300:], page=ReportPage(max_rows=20))
+    )  # and no labels
     sets = model.predict_set(X[300:])
     (row, *_) = driver.find_elements(By.CSS_SELECTOR, "#table tbody tr")
     at, size = (int(row.find_elements(By.CSS_SELECTOR, "th, td")[place].text) for place in (0, 1))
@@ -444,7 +446,7 @@ def uneven(tmp_path_factory):
     order = np.argsort(names)
     model = baseline(confidence=0.8).fit(X[:3000], names[y[:3000]])
     path = tmp_path_factory.mktemp("uneven") / "report.html"
-    write_report(path, model, X[3000:], names[y[3000:]], max_rows=30)
+    write_report(path, model, X[3000:], names[y[3000:]], page=ReportPage(max_rows=30))
     codes = np.argsort(order)[y[3000:]]
     return SimpleNamespace(path=path, model=model, X=X[3000:], codes=codes, names=names[order])
 

@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from makers import baseline, quick_scpo
 from tightset import ConformalClassifier
 from tightset.conformal.shortfall import of_rows
-from tightset.report import write_report
+from tightset.report import ReportPage, write_report
 from tightset.report.numbers import by_label, stops, tally
 from tightset.report.words import number, percent
 
@@ -111,7 +111,15 @@ def test_groups(rows, tmp_path):
     fitted = baseline().fit(X, y, groups=groups)
     plain = baseline().fit(X, y)
     page, data = read(
-        write_report(tmp_path / "page.html", fitted, X_new, y_new, groups=groups_new, baseline=plain, max_rows=50)
+        write_report(
+            tmp_path / "page.html",
+            fitted,
+            X_new,
+            y_new,
+            groups=groups_new,
+            baseline=plain,
+            page=ReportPage(max_rows=50),
+        )
     )
     levels, _ = stops(fitted, None)
     sets = fitted.predict_set(X_new, confidence=levels[5], groups=groups_new)
@@ -122,7 +130,7 @@ def test_groups(rows, tmp_path):
 
 
 def test_only_the_hardest_rows_are_listed_and_the_page_says_so(rows, model, tmp_path):
-    page, data = read(write_report(tmp_path / "page.html", model, *rows[2:], max_rows=30))
+    page, data = read(write_report(tmp_path / "page.html", model, *rows[2:], page=ReportPage(max_rows=30)))
     sizes = model.predict_set(rows[2]).sum(axis=1)
     assert data["listed"] == 30
     assert "The 30 hardest of 200 rows" in page
@@ -136,8 +144,9 @@ def test_text_of_the_data_is_escaped_everywhere(tmp_path):
     X = pd.DataFrame(rng.standard_normal((400, 3)), columns=[SCRIPT, IMAGE, "-->"])
     shown = X.assign(**{SCRIPT: SCRIPT, "{{ 7 * 7 }}": IMAGE, "bytes": b"<i>\xff", "turned": "\u202eevil\0"})
     fitted = baseline().fit(X, y)
-    how = {"title": SCRIPT, "baseline": fitted, "baseline_name": IMAGE, "about": {SCRIPT: IMAGE, IMAGE: SCRIPT}}
-    page, data = read(write_report(tmp_path / "page.html", fitted, X, y, frame=shown, **how))
+    how = {"baseline": fitted, "baseline_name": IMAGE}
+    how["page"] = ReportPage(title=SCRIPT, frame=shown, about={SCRIPT: IMAGE, IMAGE: SCRIPT})
+    page, data = read(write_report(tmp_path / "page.html", fitted, X, y, **how))
     found = Elements(page)
     assert found.names.count("script") == 2
     assert not {"img", "i"} & set(found.names)
@@ -188,14 +197,14 @@ def test_what_is_not_printable_or_missing_in_the_frame(rows, model, tmp_path):
         },
         index=[f"id {at}" for at in range(200)],
     )
-    data = read(write_report(tmp_path / "page.html", model, *rows[2:], frame=frame))[1]
+    data = read(write_report(tmp_path / "page.html", model, *rows[2:], page=ReportPage(frame=frame)))[1]
     cells = dict(zip(data["at"], data["cells"], strict=True))
     assert data["columns"] == ["index", "none", "nan", "when", "day", "list", "na", "kind"]
     assert cells[0] == ["id 0", "", "", "2024-02-29", "2024-02-29", "[1, 2]", "1", "p"]
     assert cells[1][:4] == ["id 1", "x", "1234567", ""]
     assert cells[1][6] == ""
     long = frame[["long"]].reset_index(drop=True)
-    data = read(write_report(tmp_path / "page.html", model, *rows[2:], frame=long))[1]
+    data = read(write_report(tmp_path / "page.html", model, *rows[2:], page=ReportPage(frame=long)))[1]
     assert max(len(cells[0]) for cells in data["cells"]) == 80
 
 
@@ -236,7 +245,9 @@ def test_sparse_rows_lists_and_polars(rows, model, tmp_path):
     assert expected["columns"] == [f"column {j}" for j in range(5)]
     assert read(write_report(tmp_path / "page.html", model, X_new.tolist(), list(y_new)))[1] == expected
     named = pl.DataFrame(X_new, schema=list("vwxyz"))
-    assert read(write_report(tmp_path / "page.html", model, X_new, y_new, frame=named))[1]["columns"] == list("vwxyz")
+    assert read(write_report(tmp_path / "page.html", model, X_new, y_new, page=ReportPage(frame=named)))[1][
+        "columns"
+    ] == list("vwxyz")
     of_sparse = quick_scpo().fit(sparse.csr_array(X), y)
     data = read(write_report(tmp_path / "page.html", of_sparse, sparse.csr_array(X_new), y_new))[1]
     assert data["cells"][0] == [f"{value:.4g}" for value in X_new[data["at"][0]]]
@@ -260,18 +271,20 @@ def test_how_to_reproduce_names_versions_parameters_and_what_it_was_told(rows, t
     X, y, X_new, y_new = rows
     fitted = baseline(calibration_size=100, random_state=7).fit(X, y)
     about = {"command": "tightset report m.tightset d.csv", "sha256": "0f" * 32}
-    text = Elements(read(write_report(tmp_path / "page.html", fitted, X_new, y_new, about=about))[0]).text
+    text = Elements(
+        read(write_report(tmp_path / "page.html", fitted, X_new, y_new, page=ReportPage(about=about)))[0]
+    ).text
     assert {"command", about["command"], about["sha256"], "calibration_size", "100", "random_state", "7"} <= set(text)
     assert "score" not in text
     assert any("scikit-learn" in part for part in text)
 
 
 def test_the_level_at_which_it_opens_can_be_chosen(rows, model, tmp_path):
-    data = read(write_report(tmp_path / "page.html", model, *rows[2:], confidence=0.873))[1]
+    data = read(write_report(tmp_path / "page.html", model, *rows[2:], page=ReportPage(confidence=0.873)))[1]
     assert data["say"][data["start"]]["level"] == "87.3\N{NO-BREAK SPACE}%"
     assert "one model serves all" in data["say"][data["start"]]["note"]
     with pytest.raises(ValueError, match="confidence must be a number between 0 and 1"):
-        write_report(tmp_path / "page.html", model, *rows[2:], confidence=95)
+        write_report(tmp_path / "page.html", model, *rows[2:], page=ReportPage(confidence=95))
 
 
 def test_bad_input_leaves_the_file_as_it_was(rows, model, tmp_path, monkeypatch):
@@ -284,9 +297,7 @@ def test_bad_input_leaves_the_file_as_it_was(rows, model, tmp_path, monkeypatch)
         (ValueError, "labels that were not in training", {"y": ["z"] * 200}),
         (ValueError, "inconsistent numbers of samples", {"y": y_new[:7]}),
         (ValueError, "baseline must have the classes", {"baseline": baseline().fit(X, y == "a")}),
-        (ValueError, "frame must have a row for each row of X: 200; got 3", {"frame": pd.DataFrame({"a": [1, 2, 3]})}),
-        (TypeError, "frame must be a data frame; got list", {"frame": [1]}),
-        (ValueError, "max_rows must be at least 1; got 0", {"max_rows": 0}),
+        (ValueError, "frame must have a row for each row of X: 200; got 3", {"page": ReportPage(frame=pd.DataFrame({"a": [1, 2, 3]}))}),
         (ValueError, "features", {"X": X_new[:, :2]}),
         (FileNotFoundError, "there is no folder", {"path": tmp_path / "nowhere" / "page.html"}),
         (IsADirectoryError, "is a folder", {"path": tmp_path}),
@@ -296,6 +307,10 @@ def test_bad_input_leaves_the_file_as_it_was(rows, model, tmp_path, monkeypatch)
     monkeypatch.setattr("tightset.storage.file.Path.replace", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         write_report(path, model, X_new, y_new)
+    with pytest.raises(TypeError, match="frame must be a data frame; got list"):
+        ReportPage(frame=[1])
+    with pytest.raises(ValueError, match="max_rows must be at least 1; got 0"):
+        ReportPage(max_rows=0)
     assert path.read_text() == "as it was"
     assert [one.name for one in tmp_path.iterdir()] == ["page.html"]
 

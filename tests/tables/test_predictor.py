@@ -14,9 +14,10 @@ from tightset import TightsetWarning
 from tightset.exceptions import TableError
 from tightset.tables.encoding import MISSING, OTHER, Category, Encoding, Number
 from tightset.tables.explaining import explain
-from tightset.tables.files import TableFile
+from tightset.tables.files import FrameTable, TableFile
 from tightset.tables.learning import Statistics
-from tightset.tables.predictor import FrameTable, fit_table, prepare, split_rows
+from tightset.tables.predictor import fit_table
+from tightset.tables.preparing import prepare, split_rows
 
 
 @pytest.fixture(scope="module")
@@ -313,11 +314,11 @@ def test_a_label_of_one_row_may_calibrate(frame):
 
 
 def test_memory_is_bounded_by_leaving_rows_out(frame, monkeypatch):
-    monkeypatch.setattr("tightset.tables.predictor._OF_FILE", 0)
-    monkeypatch.setattr("tightset.tables.predictor._LEAST_MEMORY", 600 * 20 * 4)
+    monkeypatch.setattr("tightset.tables.preparing._OF_FILE", 0)
+    monkeypatch.setattr("tightset.tables.preparing._LEAST_MEMORY", 600 * 20 * 4)
     half = prepare(FrameTable(frame), "kind", lambda codes: np.arange(len(codes)) % 2)
     assert half.encoding.dtype == "float32"
-    monkeypatch.setattr("tightset.tables.predictor._LEAST_MEMORY", 300 * 4 * len(half.encoding.names))
+    monkeypatch.setattr("tightset.tables.preparing._LEAST_MEMORY", 300 * 4 * len(half.encoding.names))
     with pytest.warns(TightsetWarning, match="600 rows of .* encoded columns are more than 0 MB; 300 of them are used"):
         some = prepare(FrameTable(frame), "kind", lambda codes: np.arange(len(codes)) % 2)
     assert [len(y) for _, y in some.parts] == [150, 150]

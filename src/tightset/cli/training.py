@@ -33,6 +33,7 @@ from tightset.cli.options import (
     table_of,
     without_nan,
 )
+from tightset.cli.predictors import baseline_name, predictors
 from tightset.cli.show import ONE_SPLIT, counted, reading, say, show_comparison
 
 __all__ = ["training_app"]
@@ -40,7 +41,6 @@ __all__ = ["training_app"]
 training_app = typer.Typer()
 
 _TESTED = 0.25  # of the rows, in compare
-_BASES = ("hgb", "rf", "et", "mlp", "logistic", "lightgbm")
 
 
 @training_app.command()
@@ -60,7 +60,9 @@ def fit(
     nested: Annotated[
         bool, typer.Option("--nested", help="One measure for all levels, so that sets grow with the level.")
     ] = False,
-    no_empty: Annotated[bool, typer.Option("--no-empty", help="An empty set gets the most conforming label.")] = False,
+    no_empty: Annotated[
+        bool, typer.Option("--no-empty", help="An empty set gets the label with the largest p-value.")
+    ] = False,
     baseline: Annotated[bool, typer.Option(help="Also fit the plain threshold, to compare with.")] = True,
     rare_labels: RareLabels = "keep",
     rare_rows: RareRows = None,
@@ -78,7 +80,9 @@ def fit(
 
     Example: tightset fit flowers.csv --target species --confidence 0.9 --confidence 0.95 --test 0.25
     """
-    from tightset.tables.predictor import TEST, UNUSED, fit_table, split_rows
+    from tightset.tables.predictor import fit_prepared
+    from tightset.tables.preparing import CALIBRATE, HELD_OUT, TEST, prepare, split_rows
+    from tightset.tables.target import Rare
 
     levels = levels_of(confidence)
     check_rare(rare_labels)
@@ -95,41 +99,37 @@ def fit(
     table = table_of(data, delimiter, encoding, missing)
     table.twice()
     how: dict[str, Any] = {"label_conditional": label_conditional, "allow_empty": not no_empty, "random_state": seed}
-    predictor, plain = _predictors(estimator, levels, search, how, nested=nested)
-    parts = []
-    short: list[Any] = []  # of each level, unless coverage is by label
+    predictor, plain = predictors(estimator, levels, search, how, nested=nested)
 
     def assign(codes: Any) -> Any:
         part = split_rows(codes, predictor, test=test)
-        parts.append(part == TEST)
-        part[part == TEST] = UNUSED
+        part[part == TEST] = HELD_OUT  # they are written as they stand, and not encoded
         return part
 
     with reading(f"reading {Path(table.name).name}", table.n_bytes, passes=4 if test else 3) as progress:
-        model = fit_table(
+        prepared = prepare(
             table,
             target,
-            predictor,
-            plain if baseline else None,
-            assign=assign,
+            assign,
             categorical=categorical or (),
             drop=drop or (),
-            rare_labels=rare_labels,
-            rare_rows=rare_rows,
-            about={
-                "fitted by": shlex.join(["tightset", *sys.argv[1:]]),
-                "data": Path(table.name).name,
-                "sha256 of data": digest(table),
-                "estimator": estimator,
-                "baseline": _baseline_name(estimator),
-            },
+            rare=Rare.of(predictor, rare_labels, rare_rows),
             progress=progress,
-            then=lambda prepared: short.extend(_short_on_calibration_rows(predictor, levels, prepared)),
         )
+        about = {
+            "fitted by": shlex.join(["tightset", *sys.argv[1:]]),
+            "data": Path(table.name).name,
+            "sha256 of data": digest(table),
+            "estimator": estimator,
+            "baseline": baseline_name(estimator),
+        }
+        model = fit_prepared(prepared, target, predictor, plain if baseline else None, about)
+        held_out = prepared.part == HELD_OUT
         if test:
-            _write_both(out, rest, table, model, parts[0], progress)
+            _write_both(out, rest, table, model, held_out, progress)
         else:
             model.save(out)
+    short = _short_on_calibration_rows(predictor, levels, *prepared.parts[CALIBRATE])
     told = {
         "model": str(out),
         "levels": levels,
@@ -160,7 +160,7 @@ def fit(
         say(f"With coverage for each label, labels per set on the {rows['calibrated']:,} calibration rows: {sizes}.")
     _tell_short(levels, short, model.classes_.tolist(), kind="calibration ")
     new = rest if test else "NEW.csv"
-    say(f"written: {out}" + (f", and {int(parts[0].sum()):,} rows left out for testing: {rest}" if test else ""))
+    say(f"written: {out}" + (f", and {int(held_out.sum()):,} rows left out for testing: {rest}" if test else ""))
     say(f"next: tightset evaluate {out} {new}, or tightset report {out} {new}")
 
 
@@ -191,7 +191,7 @@ def compare(
     """
     from tightset.estimators.comparing import compare as compared
     from tightset.estimators.comparing import over_splits, short_over_splits, verdict
-    from tightset.tables.predictor import fit_parts, prepare, split_rows
+    from tightset.tables.preparing import fit_parts, prepare, split_rows
     from tightset.tables.target import Rare
 
     levels = levels_of(confidence or [0.8, 0.9, 0.95, 0.99])
@@ -201,7 +201,7 @@ def compare(
     found, tested = [], []
     for split in range(splits):
         how = {"label_conditional": label_conditional, "random_state": (seed + split) % 2**32}
-        scpo, plain = _predictors(estimator, levels, search, how)
+        scpo, plain = predictors(estimator, levels, search, how)
         with reading(f"reading {Path(table.name).name}", table.n_bytes, passes=3) as progress:
             prepared = prepare(
                 table,
@@ -218,7 +218,7 @@ def compare(
         tested.append(prepared.parts[2][1])
         if sys.stderr.isatty():
             say(f"split {split + 1} of {splits}: {verdict(rows)}", err=True)
-    n, name = len(prepared.parts[2][1]), _baseline_name(estimator).split()[0]
+    n, name = len(prepared.parts[2][1]), baseline_name(estimator).split()[0]
     if prepared.labelled.merged and not as_json:
         say(str(prepared.labelled.told))
     names = prepared.labelled.classes.tolist()
@@ -241,26 +241,7 @@ def compare(
         _tell_short(levels, short, names, by_label=label_conditional)
 
 
-def _predictors(
-    estimator: str, levels: list[float], search: str, how: dict[str, Any], *, nested: bool = False
-) -> tuple[Any, Any]:
-    """SCPO on an estimator, and the plain threshold on the same."""
-    from tightset import ConformalClassifier, SCPOClassifier
-
-    if search not in ("fast", "default", "thorough"):
-        raise typer.BadParameter(f"{search!r} is none of fast, default, thorough", param_hint="--search")
-    if estimator not in ("linear", "auto", *_BASES):
-        raise typer.BadParameter(
-            f"{estimator!r} is none of linear, auto, {', '.join(_BASES)}", param_hint="--estimator"
-        )
-    on: Any = None if estimator == "linear" else "auto" if estimator == "auto" else _base(estimator)
-    plain = _base("hgb") if estimator == "auto" else on
-    levels_or_one: Any = levels if len(levels) > 1 else levels[0]  # one level gives flat results in Python
-    scpo = SCPOClassifier(levels_or_one, estimator=on, search=search, nested=nested, **how)
-    return scpo, ConformalClassifier(plain, confidence=levels_or_one, **how)
-
-
-def _short_on_calibration_rows(predictor: Any, levels: list[float], prepared: Any) -> list[Any]:
+def _short_on_calibration_rows(predictor: Any, levels: list[float], X: Any, y: Any) -> list[Any]:
     """Labels that fall short among the rows that calibrated, at each level; nothing if coverage is by label.
 
     Over all labels these rows are covered as asked by construction, but not label by label: there they are nearly as
@@ -273,13 +254,10 @@ def _short_on_calibration_rows(predictor: Any, levels: list[float], prepared: An
 
     if predictor.label_conditional:
         return []
-    X, y = prepared.parts[1]
-    codes = np.searchsorted(prepared.labelled.classes, y)
+    codes = np.searchsorted(predictor.classes_, y)
     covered = tally(predictor, X, codes, levels).covered
     assert covered is not None  # noqa: S101 - there are labels
-    return [
-        of_rows(codes, one, len(prepared.labelled.classes), level) for level, one in zip(levels, covered, strict=True)
-    ]
+    return [of_rows(codes, one, len(predictor.classes_), level) for level, one in zip(levels, covered, strict=True)]
 
 
 def _tell_short(
@@ -321,32 +299,3 @@ def _left_out_before(rest: Path, out: Path) -> bool:
     except (OSError, ModelFileError, KeyError):
         return False
     return bool(about.get("sha256 of rows left out") == hashlib.sha256(rest.read_bytes()).hexdigest())
-
-
-def _baseline_name(estimator: str) -> str:
-    return {"linear": "logistic regression with C = 1", "auto": "hgb"}.get(estimator, estimator)
-
-
-def _base(name: str) -> Any:
-    if name == "lightgbm":
-        try:
-            from lightgbm import LGBMClassifier
-        except ImportError:
-            raise typer.BadParameter(
-                'lightgbm is not installed: pip install "tightset[lightgbm]"', param_hint="--estimator"
-            ) from None
-        return LGBMClassifier(verbose=-1)
-    from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.neural_network import MLPClassifier
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    bases: dict[str, Any] = {
-        "hgb": HistGradientBoostingClassifier(),
-        "rf": RandomForestClassifier(),
-        "et": ExtraTreesClassifier(),
-        "mlp": make_pipeline(StandardScaler(), MLPClassifier(early_stopping=True)),
-        "logistic": make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)),
-    }
-    return bases[name]

@@ -207,7 +207,7 @@ def report(
     Example: tightset report iris.tightset test.csv --out report.html
     """
     from tightset import __version__
-    from tightset.report import write_report
+    from tightset.report import ReportPage, write_report
 
     loaded, levels = model_of(model, confidence)
     check_out(out, data, str(model))
@@ -222,14 +222,8 @@ def report(
     words = [word for name, value in options.items() if value is not None for word in (name, str(value))]
     lenience = ["--lenient"] if lenient else []
     command = shlex.join(["tightset", "report", str(model), data, *words, "--encoding", encoding, *lenience])
-    write_report(
-        out,
-        loaded.predictor,
-        X,
-        y,
+    page = ReportPage(
         confidence=levels[0],
-        baseline=loaded.baseline,
-        baseline_name=f"{loaded.about.get('baseline', 'the baseline')}, thresholded",
         frame=frame,
         title=title or f"{loaded.target}: prediction sets for {len(X):,} rows",
         about={
@@ -241,6 +235,8 @@ def report(
             "tightset": __version__,
         },
     )
+    name = f"{loaded.about.get('baseline', 'the baseline')}, thresholded"
+    write_report(out, loaded.predictor, X, y, baseline=loaded.baseline, baseline_name=name, page=page)
     say(f"written: {out} ({out.stat().st_size / 1e6:.1f} MB); open it in a browser")
 
 

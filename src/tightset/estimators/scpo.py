@@ -63,7 +63,7 @@ class SCPOClassifier(ConformalPredictor):
     label_conditional : bool, default False
         Make coverage hold for each label, not only on average.
     allow_empty : bool, default True
-        An empty set says that no label conforms. With False it gets the most conforming label, which makes coverage
+        An empty set says that no label conforms. With False it gets the label with the largest p-value: coverage is
         larger and never smaller.
     cv : int, splitter, iterable or None, default None
         Folds as in scikit-learn, for cross-conformal prediction: every row calibrates and none is held aside; the

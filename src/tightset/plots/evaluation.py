@@ -23,6 +23,7 @@ from tightset.plots.inputs import Sets, calibration_rows, is_model, named, rows_
 
 __all__ = ["class_coverage", "class_size", "coverage", "mean_size", "size_histogram"]
 
+_SHARE = 0.95  # of cases that fall into bands and intervals
 _BARS = 20  # sizes that are drawn as bars; more are drawn as steps
 
 
@@ -34,7 +35,6 @@ def coverage(
     confidence: Any = None,
     groups: Any = None,
     calibration_rows: int | None = None,
-    band: float = 0.95,
     minus_confidence: bool = False,
     ax: Any = None,
 ) -> Any:
@@ -47,12 +47,15 @@ def coverage(
     confidence : levels; by default those of the predictor and, for a curve, others from 50 to 99 %.
     groups : the groups of ``X``, for a predictor that was calibrated group by group.
     calibration_rows : how many rows calibrated, where rows of ``evaluate`` are given; a predictor knows.
-    band : the share of cases that fall into the band, level by level. Coverage varies with the test rows and with the
-        calibration rows: the band is beta-binomial (`tightset.conformal.intervals.coverage_band`). Where the number of
-        calibration rows is not known it is binomial, for the test rows only, and too narrow. Of several predictors it
-        is that of the fewest rows.
     minus_confidence : draw the difference, which shows more.
     ax : axes to draw on.
+
+    Notes
+    -----
+    19 in 20 cases fall into the band, level by level. Coverage varies with the test rows and with the calibration rows:
+    the band is beta-binomial (`tightset.conformal.intervals.coverage_band`). Where the number of calibration rows is
+    not known it is binomial, for the test rows only, and too narrow. Of several predictors it is that of the fewest
+    rows.
     """
     series = _series(source, X, y, confidence, groups, need="coverage")
     ax = axes_for(ax)
@@ -61,14 +64,14 @@ def coverage(
     known = None if any(count is None for count in counts) else min(count for count in counts if count is not None)
     levels = np.array(sorted({row["confidence"] for rows in series.values() for row in rows}))
     n = min(row["n"] for rows in series.values() for row in rows)
-    edges = np.array([coverage_band(level, n, known, level=band) for level in levels])
+    edges = np.array([coverage_band(level, n, known, level=_SHARE) for level in levels])
     off = levels if minus_confidence else np.zeros_like(levels)
     for at, (name, rows) in enumerate(series.items()):
         own = np.array([row["confidence"] for row in rows])
         covered = np.array([row["coverage"] for row in rows])
         ax.plot(own, covered - own if minus_confidence else covered, label=name or "measured", **_line(at))
     ax.plot(levels, levels - off, color=text, lw=0.9, zorder=1.5, label="coverage = confidence")
-    how = {"color": text, "alpha": 0.16, "lw": 0, "zorder": 1, "label": f"{percent(band)} band"}
+    how = {"color": text, "alpha": 0.16, "lw": 0, "zorder": 1, "label": f"{percent(_SHARE)} band"}
     ax.fill_between(levels, edges[:, 0] - off, edges[:, 1] - off, **how)
     _confidence_axis(ax, source, levels)
     calibrated = "binomial, calibration rows not known" if known is None else f"{known:,} calibration rows"
@@ -86,7 +89,6 @@ def mean_size(
     *,
     confidence: Any = None,
     groups: Any = None,
-    interval: float = 0.95,
     ax: Any = None,
 ) -> Any:
     """Mean set size against confidence, with Student's intervals of the mean; smaller is better.
@@ -101,10 +103,10 @@ def mean_size(
     for at, (name, rows) in enumerate(series.items()):
         own = np.array([row["confidence"] for row in rows])
         mean = np.array([row["mean_size"] for row in rows])
-        low, high = np.array([_size_interval(row, interval) for row in rows]).T
+        low, high = np.array([_size_interval(row) for row in rows]).T
         ax.fill_between(own, low, high, color=_line(at)["color"], alpha=0.22, lw=0)
         ax.plot(own, mean, label=name or "mean size", **_line(at))
-    ax.set_ylabel(f"labels per set, mean with {percent(interval)} interval")
+    ax.set_ylabel(f"labels per set, mean with {percent(_SHARE)} interval")
     _confidence_axis(ax, source, levels)
     legend_above(ax)
     return ax
@@ -153,7 +155,6 @@ def class_coverage(
     groups: Any = None,
     labels: Any = None,
     most: int = 25,
-    interval: float = 0.95,
     ax: Any = None,
 ) -> Any:
     """Coverage of the rows of each label, the lowest first, with Clopper and Pearson's intervals.
@@ -169,7 +170,6 @@ def class_coverage(
     groups : the groups of ``X``.
     labels : names of the columns of the sets, for sets that are given; ``y`` is in these words.
     most : how many labels are shown, of those covered least.
-    interval : the level of the intervals.
     ax : axes to draw on.
     """
     found = _by_class(source, X, y, confidence, groups, labels)
@@ -177,14 +177,14 @@ def class_coverage(
     for name, one in found.items():
         hit, rows = _covered(one)
         with np.errstate(invalid="ignore"):
-            figures[name] = hit / rows, *share_interval(hit, rows, level=interval)
+            figures[name] = hit / rows, *share_interval(hit, rows, level=_SHARE)
     ax = _draw_by_class(ax, found, figures, most, lowest_first=True, what="covered least")
     levels = {one.confidence for one in found.values()} - {None}
     for level in levels:
         ax.axvline(level, color=colour_of_text(ax), lw=0.9, ls="--", label=f"confidence, {percent(level)}")
     ax.set_xlim(right=1.0 + 0.02 * (1.0 - ax.get_xlim()[0]))
     percent_ticks(ax.xaxis)
-    _append(ax, "coverage of the label's rows", interval)
+    _append(ax, "coverage of the label's rows")
     legend_above(
         ax, sorted(ax.get_legend_handles_labels()[0], key=lambda one: one.get_label().startswith("confidence,"))
     )
@@ -200,7 +200,6 @@ def class_size(
     groups: Any = None,
     labels: Any = None,
     most: int = 25,
-    interval: float = 0.95,
     ax: Any = None,
 ) -> Any:
     """Mean set size of the rows of each label, the largest first, with Student's intervals; see `class_coverage`."""
@@ -213,9 +212,9 @@ def class_size(
             mean = np.bincount(one.codes, weights=size, minlength=C) / rows  # type: ignore[arg-type]
             square = np.bincount(one.codes, weights=size**2, minlength=C) / rows  # type: ignore[arg-type]
             deviation = np.sqrt(np.maximum(square - mean**2, 0) * rows / (rows - 1))
-            figures[name] = mean, *mean_interval(mean, np.nan_to_num(deviation), rows, level=interval)
+            figures[name] = mean, *mean_interval(mean, np.nan_to_num(deviation), rows, level=_SHARE)
     ax = _draw_by_class(ax, found, figures, most, lowest_first=False, what="of the largest sets")
-    _append(ax, "labels per set, for the label's rows", interval)
+    _append(ax, "labels per set, for the label's rows")
     if len(found) > 1:
         legend_above(ax)
     return ax
@@ -276,11 +275,11 @@ def _shares(row: dict[str, Any]) -> np.ndarray:
     return np.array([shares[w] for w in sorted(shares)])
 
 
-def _size_interval(row: dict[str, Any], level: float) -> tuple[float, float]:
+def _size_interval(row: dict[str, Any]) -> tuple[float, float]:
     share, n, mean = _shares(row), row["n"], row["mean_size"]
     spread = max(float(share @ np.arange(len(share)) ** 2) - mean**2, 0.0)
     deviation = np.sqrt(spread * n / (n - 1)) if n > 1 else 0.0
-    low, high = mean_interval(mean, deviation, n, level=level)
+    low, high = mean_interval(mean, deviation, n, level=_SHARE)
     return float(low), float(high)
 
 
@@ -337,6 +336,6 @@ def _draw_by_class(
     return ax
 
 
-def _append(ax: Any, words: str, interval: float) -> None:
+def _append(ax: Any, words: str) -> None:
     """The name of the axis before the note that may stand there."""
-    ax.set_xlabel(f"{words}, with {percent(interval)} interval{ax.get_xlabel()}")
+    ax.set_xlabel(f"{words}, with {percent(_SHARE)} interval{ax.get_xlabel()}")

@@ -5,6 +5,6 @@
 
 from __future__ import annotations
 
-from tightset.report.write import write_report
+from tightset.report.write import ReportPage, write_report
 
-__all__ = ["write_report"]
+__all__ = ["ReportPage", "write_report"]

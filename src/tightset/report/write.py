@@ -11,6 +11,7 @@ import json
 import os
 from base64 import b64encode
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from importlib.resources import files
@@ -43,7 +44,7 @@ from tightset.report.words import (
 )
 from tightset.storage.file import written_whole
 
-__all__ = ["write_report"]
+__all__ = ["ReportPage", "write_report"]
 
 _ENTRIES = 2**20  # rows x labels in the table at most: about a byte each in the page
 _PAGE = 25  # rows of the table shown at once
@@ -51,20 +52,47 @@ _EXAMPLES = 6
 _NAMED = 8  # labels that fall short and are named at once; the others are in a list that opens
 
 
+@dataclass(frozen=True, eq=False)
+class ReportPage:
+    """What stands on the page of a report.
+
+    Parameters
+    ----------
+    title : str, optional
+        Of the page.
+    confidence : float, optional
+        The level at which the page opens; by default the first that the model was made for.
+    frame : data frame, optional
+        The rows as people know them, for the table; by default ``X``. The first eight columns are shown.
+    about : dict, optional
+        What tells how to make this again: names, hashes, dates, commands.
+    max_rows : int, default 2000
+        Rows in the table at most, the hardest. (Of a thousand labels there are fewer, for the size of the page.)
+    """
+
+    title: str | None = None
+    confidence: Any = None
+    frame: Any = None
+    about: Mapping[str, Any] | None = None
+    max_rows: int = 2000
+
+    def __post_init__(self) -> None:
+        if self.max_rows < 1:
+            raise ValueError(f"max_rows must be at least 1; got {self.max_rows}")
+        if self.frame is not None and not hasattr(self.frame, "columns"):
+            raise TypeError(f"frame must be a data frame; got {type(self.frame).__name__}")
+
+
 def write_report(
     path: str | os.PathLike[str],
-    model: Any,
+    model: ConformalPredictor,
     X: Any,
     y: Any = None,
     *,
-    confidence: Any = None,
     groups: Any = None,
-    baseline: Any = None,
+    baseline: ConformalPredictor | None = None,
     baseline_name: str = "the baseline",
-    frame: Any = None,
-    title: str | None = None,
-    about: Mapping[str, Any] | None = None,
-    max_rows: int = 2000,
+    page: ReportPage | None = None,
 ) -> Path:
     """Write a page about the sets of ``model`` on rows that it has not seen; return its path.
 
@@ -73,13 +101,9 @@ def write_report(
     path : the HTML file. It is written beside itself first, so that it is never there by half.
     model : a fitted `SCPOClassifier` or `ConformalClassifier`.
     X, y : rows and their labels. Without labels the page says that coverage is unknown, and shows sizes.
-    confidence : the level at which the page opens; by default the first that the model was made for.
     groups : the group of each row, if the model (or the baseline) was calibrated group by group.
     baseline, baseline_name : another fitted predictor of the same classes, to compare with on the same rows.
-    frame : the rows as people know them, for the table; by default ``X``. The first eight columns are shown.
-    title : of the page.
-    about : what tells how to make this again: names, hashes, dates, commands.
-    max_rows : rows in the table at most, the hardest. (Of a thousand labels there are fewer, for the size of the page.)
+    page : what stands on the page, if not the usual; see `ReportPage`.
 
     Examples
     --------
@@ -90,10 +114,11 @@ def write_report(
     >>> write_report("wine.html", model, X[1::2], y[1::2])  # doctest: +SKIP
     PosixPath('wine.html')
     """
-    path = Path(path)
-    _check(model, X, baseline, frame, max_rows)
+    path, page = Path(path), page or ReportPage()
+    _check(model, X, baseline)
+    frame = page.frame
     X = X if hasattr(X, "shape") else np.asarray(X)
-    levels, chosen = stops(model, confidence)
+    levels, chosen = stops(model, page.confidence)
     labels = [text(label, NAME) for label in model.classes_.tolist()]
     codes = None if y is None else model.label_codes(MemoryRows(X), y, "y", unknown="miss")
     found = tally(model, X, codes, levels, chosen, _groups_for(model, groups))
@@ -105,7 +130,7 @@ def write_report(
         other = tally(baseline, X, codes, levels, groups=_groups_for(baseline, groups))
 
     order = hardest(found.size[chosen], found.best)
-    shown = order[: max(1, min(max_rows, _ENTRIES // C))]
+    shown = order[: max(1, min(page.max_rows, _ENTRIES // C))]
     examples = order[np.unique(np.linspace(0, n - 1, min(_EXAMPLES, n)).round().astype(int))]
     at = np.concatenate([shown, examples])
     some_groups = None if _groups_for(model, groups) is None else np.asarray(groups)[at]
@@ -120,7 +145,7 @@ def write_report(
         said[k]["pairs"] = say_of_pairs(stop, C)
     texts = None if of_labels is None else label_texts(of_labels)
     comparison = []
-    if other is not None:
+    if baseline is not None and other is not None:
         theirs = partial(tally, baseline, X, codes, groups=_groups_for(baseline, groups))
         comparison = compared(model, found, other, levels, theirs)
 
@@ -129,7 +154,7 @@ def write_report(
         return row_of(rows, labels, columns, cells[r], truth, int(at[r]), r, chosen)
 
     facts = {
-        "title": text(title, 300) or f"Prediction sets for {n:,} row{'s' if n > 1 else ''}",
+        "title": text(page.title, 300) or f"Prediction sets for {n:,} row{'s' if n > 1 else ''}",
         "n": n,
         "C": C,
         "labels": labels,
@@ -159,16 +184,16 @@ def write_report(
         "rows": [row(r) for r in range(min(_PAGE, len(shown)))],
         "examples": [row(r) for r in range(len(shown), len(at))],
         "page": _PAGE,
-        "about": {text(name, NAME): text(value, 4000) for name, value in (about or {}).items()},
+        "about": {text(name, NAME): text(value, 4000) for name, value in (page.about or {}).items()},
         "versions": versions(),
     }
-    page = _render(facts, _embedded(facts, rows, cells, codes, at, texts))
+    html = _render(facts, _embedded(facts, rows, cells, codes, at, texts))
     with written_whole(path) as file:
-        file.write(page.encode())
+        file.write(html.encode())
     return path
 
 
-def _check(model: Any, X: Any, baseline: Any, frame: Any, max_rows: int) -> None:
+def _check(model: Any, X: Any, baseline: Any) -> None:
     """What can be said before anything is computed."""
     for name, one in (("model", model), ("baseline", baseline)):
         if one is None and name == "baseline":
@@ -180,10 +205,6 @@ def _check(model: Any, X: Any, baseline: Any, frame: Any, max_rows: int) -> None
         raise ValueError("baseline must have the classes of the model: fit both on the same labels")
     if lies_elsewhere(X):
         raise ValueError("X is a Dask collection; a report is of rows in memory: give X.compute(), or a sample of it")
-    if max_rows < 1:
-        raise ValueError(f"max_rows must be at least 1; got {max_rows}")
-    if frame is not None and not hasattr(frame, "columns"):
-        raise TypeError(f"frame must be a data frame; got {type(frame).__name__}")
     check_consistent_length(X)
 
 
