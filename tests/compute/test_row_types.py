@@ -19,7 +19,8 @@ from threadpoolctl import threadpool_limits
 import tightset
 from makers import scpo
 from tightset import ConformalClassifier, TightsetWarning
-from tightset.compute.row_types import coarser_than, conform, dtypes_of, slack_of
+from tightset.compute.row_rounding import slack_of
+from tightset.compute.row_types import coarser_than, conform, dtypes_of
 from tightset.tables.predictor import fit_table
 
 FLOATS = ("float16", "float32", "float64")

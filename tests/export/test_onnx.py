@@ -36,7 +36,7 @@ from tightset.compute.arrays import settle
 from tightset.conformal.scores import APS, LAC, RAPS, SAPS
 from tightset.export import add_outputs, to_onnx
 from tightset.export.graph import Graph, add_counts, least_equal
-from tightset.models.classifiers import Averaged
+from tightset.models.class_scores import Averaged
 from tightset.models.columns import Columns
 from tightset.models.ensembles import Ensemble, LogProbabilities, Member, Stacked, Tempered
 from tightset.models.scored import Logistic, Scored

@@ -19,7 +19,7 @@ from sklearn.svm import SVC, LinearSVC
 from makers import quick_on_top as quick
 from tightset import ConformalClassifier, Search
 from tightset.compute.progress import Progress
-from tightset.models.classifiers import Given, class_scores
+from tightset.models.class_scores import Given, class_scores
 from tightset.models.crossfit import CrossFitting, cross_fit
 
 # ---- what goes wrong --------------------------------------------------------------------------------------------

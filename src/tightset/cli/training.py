@@ -7,7 +7,7 @@ import json
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -35,6 +35,10 @@ from tightset.cli.options import (
 )
 from tightset.cli.predictors import baseline_name, predictors
 from tightset.cli.show import ONE_SPLIT, counted, reading, say, show_comparison
+
+if TYPE_CHECKING:
+    from tightset.estimators.base import ConformalPredictor
+    from tightset.tables.predictor import TablePredictor
 
 __all__ = ["training_app"]
 
@@ -241,7 +245,7 @@ def compare(
         _tell_short(levels, short, names, by_label=label_conditional)
 
 
-def _short_on_calibration_rows(predictor: Any, levels: list[float], X: Any, y: Any) -> list[Any]:
+def _short_on_calibration_rows(predictor: ConformalPredictor, levels: list[float], X: Any, y: Any) -> list[Any]:
     """Labels that fall short among the rows that calibrated, at each level; nothing if coverage is by label.
 
     Over all labels these rows are covered as asked by construction, but not label by label: there they are nearly as
@@ -274,7 +278,7 @@ def _tell_short(
     say(reason(by_label=by_label))
 
 
-def _write_both(out: Path, rest: Path, table: Any, model: Any, chosen: Any, progress: Any) -> None:
+def _write_both(out: Path, rest: Path, table: Any, model: TablePredictor, chosen: Any, progress: Any) -> None:
     """The model, and the rows that are ``chosen`` as they stand in the table; the model knows them again."""
     from tightset.storage.file import written_whole
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing, nullcontext
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -28,6 +28,10 @@ from tightset.cli.options import (
     without_nan,
 )
 from tightset.cli.show import ONE_SPLIT, reading, say, show, show_comparison, visible
+
+if TYPE_CHECKING:
+    from tightset.estimators.base import ConformalPredictor
+    from tightset.tables.predictor import TablePredictor
 
 __all__ = ["using_app"]
 
@@ -240,14 +244,14 @@ def report(
     say(f"written: {out} ({out.stat().st_size / 1e6:.1f} MB); open it in a browser")
 
 
-def _short(predictor: Any, rows: Any, y: Any) -> Any:
+def _short(predictor: ConformalPredictor, rows: Any, y: Any) -> Any:
     """The labels that fall short at each level, by what `evaluate` gave."""
     from tightset.conformal.shortfall import of_evaluated
 
     return of_evaluated(rows, y, predictor.classes_.tolist(), predictor.fitted_.rows_of_labels())
 
 
-def _rows(model: Any, table: Any, *, lenient: bool) -> tuple[Any, Any, Any]:
+def _rows(model: TablePredictor, table: Any, *, lenient: bool) -> tuple[Any, Any, Any]:
     """Encoded rows, their labels (None if there is no column of them), and the rows as they were."""
     import numpy as np
     import pandas as pd

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from tightset.compute.row_forms import form_of, gap_of, in_form, with_gap
-from tightset.compute.row_types import Types, coarser_than, conform, dtypes_of, in_units_of, types_by_value
+from tightset.compute.row_rounding import types_by_value
+from tightset.compute.row_types import Types, coarser_than, conform, dtypes_of, in_units_of
 
 __all__ = ["RowKind"]
 

@@ -19,6 +19,7 @@ __all__ = [
     "MemoryRows",
     "RowSource",
     "Summed",
+    "columns_like",
     "in_memory",
     "lies_elsewhere",
     "open_rows",
@@ -170,6 +171,11 @@ def open_rows(
     if every:
         rows.check()
     return rows, first
+
+
+def columns_like(X: Any) -> Any:
+    """A frame without rows that has the columns of one that lies elsewhere; None if it is no frame."""
+    return X._meta if hasattr(X, "columns") else None  # as Dask's
 
 
 def in_memory(x: Any) -> Any:

@@ -18,12 +18,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from tightset.compute.row_types import COARSE
 from tightset.compute.threads import cores
+from tightset.conformal.lookups import members_of, ranks_among
 from tightset.conformal.ranks import rank, significance
 from tightset.storage.fields import fits, floats, must
 from tightset.storage.registry import storable
@@ -38,7 +39,6 @@ __all__ = [
 _SCORES_FOR_THREADS = 2**19
 _CHUNK = 2**16  # scores looked up at once by a thread; bounds the working memory of p-values to megabytes a thread
 _CHUNK_OF_CATEGORY = 2**8  # and of a category, lest calls cost more than look-ups where there are thousands
-_IN_CACHE = 2**15  # calibration scores that a core has at hand, in whatever order they are looked up
 
 
 class Counts(NamedTuple):
@@ -96,7 +96,7 @@ class Calibration:
     ) -> Self:
         """Calibrate on the scores ``(n,)`` of the own labels ``y`` of rows, of ``C`` labels that there are."""
         alphas = {}
-        for group, members in _members(groups):
+        for group, members in members_of(groups):
             own_group, y_group = own[members], y[members]
             for label in range(C) if by_label else [-1]:
                 alphas[group, label] = own_group if label < 0 else own_group[y_group == label]
@@ -170,7 +170,7 @@ class Calibration:
         """(rows, columns, category) of each category among new rows."""
         if self.by_group and groups is None:
             raise ValueError("groups must be given: the predictor was calibrated group by group")
-        for group, members in _members(groups if self.by_group else None):
+        for group, members in members_of(groups if self.by_group else None):
             for label in range(C) if self.by_label else [-1]:
                 yield members, slice(None) if label < 0 else slice(label, label + 1), (group, label)
 
@@ -204,9 +204,9 @@ class Calibration:
         for members, columns, category in self._categories(C, groups):
             alphas = self.alphas.get(category, scores[:0, 0])
             n[members, columns] = len(alphas)
-            at_most[members, columns] = _ranks(alphas, high[members, columns], side="right")
+            at_most[members, columns] = ranks_among(alphas, high[members, columns], side="right")
             if ties:
-                below[members, columns] = _ranks(alphas, low[members, columns], side="left")
+                below[members, columns] = ranks_among(alphas, low[members, columns], side="left")
         return Counts(below, at_most, n)
 
     def p_values(
@@ -336,31 +336,3 @@ def _count_in_chunks(
     with ThreadPoolExecutor(min(cores(), len(starts))) as pool:
         for _ in pool.map(count, starts):
             pass
-
-
-def _ranks(alphas: np.ndarray, scores: np.ndarray, *, side: Literal["left", "right"]) -> np.ndarray:
-    """How many sorted ``alphas`` are at most each score, or below it (``side="left"``).
-
-    Among more than fit in cache scores are looked up in their own order, so that neighbours read the same memory:
-    for hundreds of thousands that is twice as fast, the sorting of the scores included.
-
-    >>> alphas, scores = np.array([1.0, 2.0, 2.0]), np.array([[2.0, 0.0]])
-    >>> _ranks(alphas, scores, side="right"), _ranks(alphas, scores, side="left")
-    (array([[3, 0]]), array([[1, 0]]))
-    """
-    if len(alphas) <= _IN_CACHE:
-        return np.asarray(np.searchsorted(alphas, scores, side=side))
-    order = np.argsort(scores, axis=None)
-    result = np.empty(scores.size, dtype=np.intp)
-    result[order] = np.searchsorted(alphas, scores.ravel()[order], side=side)
-    return result.reshape(scores.shape)
-
-
-def _members(groups: np.ndarray | None) -> Iterable[tuple[Any, Any]]:
-    """Each group with the indices of its rows; one nameless group of all rows where there are none."""
-    if groups is None:
-        return [(None, slice(None))]
-    names, codes = np.unique(groups, return_inverse=True)
-    order = np.argsort(codes, kind="stable")
-    parts = np.split(order, np.searchsorted(codes[order], np.arange(1, len(names))))
-    return list(zip(names.tolist(), parts, strict=True))

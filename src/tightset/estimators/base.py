@@ -18,7 +18,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from tightset.compute.hashing import mark_of
-from tightset.compute.row_types import dtypes_of, types_by_value
+from tightset.compute.row_rounding import types_by_value
+from tightset.compute.row_types import dtypes_of
 from tightset.compute.rows import RowSource
 from tightset.conformal.inefficiency import as_inefficiency
 from tightset.conformal.splits import calibration_split

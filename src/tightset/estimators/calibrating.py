@@ -9,7 +9,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from tightset.compute.hashing import mark_of
-from tightset.compute.row_types import COARSE, coarser_than, rounded, slack_of
+from tightset.compute.row_rounding import rounded, slack_of
+from tightset.compute.row_types import COARSE, coarser_than
 from tightset.compute.rows import RowSource, take
 from tightset.conformal.calibration import Calibration
 from tightset.estimators.cautions import warn_of_guessing

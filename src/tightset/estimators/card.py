@@ -7,11 +7,14 @@ of the data is escaped.
 from __future__ import annotations
 
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tightset.conformal.ranks import rank
+
+if TYPE_CHECKING:
+    from tightset.estimators.base import ConformalPredictor
 
 __all__ = ["card", "with_card"]
 
@@ -35,12 +38,12 @@ _STYLE = """
 """
 
 
-def with_card(model: Any, diagram: str) -> str:
+def with_card(model: ConformalPredictor, diagram: str) -> str:
     """The card of a fitted estimator; scikit-learn's ``diagram`` of one that is not fitted."""
     return card(model) if hasattr(model, "fitted_") else diagram
 
 
-def card(model: Any) -> str:
+def card(model: ConformalPredictor) -> str:
     """What a notebook shows of a fitted estimator: levels, labels, rows, thresholds, what was gained, how to go on."""
     told = [_gained(model, at) for at in range(len(model.levels_))]
     headings = ["confidence", "threshold", *(["training"] if any(told) else [])]
@@ -74,17 +77,17 @@ def _labels(classes: np.ndarray) -> str:
     return f"{len(classes)} labels: {', '.join(f'<code>{escape(label)}</code>' for label in short)}{more}."
 
 
-def _rows(model: Any) -> str:
-    trained = [fold.trained for fold in model.folds_]
+def _rows(model: ConformalPredictor) -> str:
+    trained = [fold.trained for fold in model.folds_ if fold.trained is not None]
     calibrated = model.fitted_.calibration_rows().total()
-    if len(trained) > 1:
-        mean = "" if None in trained else f", each trained on about {round(sum(trained) / len(trained)):,} rows"
-        return f"{len(trained)} folds{mean}; all {calibrated:,} rows calibrate."
-    before = "" if trained[0] is None else f"Trained on {trained[0]:,} rows, calibrated on "
+    if len(model.folds_) > 1:
+        mean = f", each trained on about {round(sum(trained) / len(trained)):,} rows" if trained else ""
+        return f"{len(model.folds_)} folds{mean}; all {calibrated:,} rows calibrate."
+    before = f"Trained on {trained[0]:,} rows, calibrated on " if trained else ""
     return f"{before}{calibrated:,} {'others' if before else 'rows calibrate'}."
 
 
-def _threshold(model: Any, level: Any) -> str:
+def _threshold(model: ConformalPredictor, level: Any) -> str:
     """From which calibration score on a label is kept at a level."""
     ranks = sorted((rank(level, n), n) for n in model.fitted_.calibration_rows().values())
     r, n = ranks[0]
@@ -95,7 +98,7 @@ def _threshold(model: Any, level: Any) -> str:
     return f"{low}, to rank {ranks[-1][0]:,} of {ranks[-1][1]:,}, by {' and '.join(by)}"
 
 
-def _gained(model: Any, at: int) -> str:
+def _gained(model: ConformalPredictor, at: int) -> str:
     """What training says of a level, where it says something."""
     records = [fold.record for fold in model.folds_]
     if not all(isinstance(record, list) and len(record) > at for record in records):

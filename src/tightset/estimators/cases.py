@@ -17,8 +17,8 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import validate_data
 
 from tightset.compute.partitions import as_floats, as_they_are
+from tightset.models.class_scores import PRECOMPUTED
 from tightset.models.classifiers import (
-    PRECOMPUTED,
     auto_classifiers,
     check_any_rows,
     check_base,

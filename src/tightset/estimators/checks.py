@@ -11,6 +11,7 @@ from scipy import sparse
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
+from tightset.compute.rows import columns_like
 from tightset.conformal.ranks import calibration_rows_needed, significance
 from tightset.estimators.labels import check_labels
 
@@ -55,9 +56,10 @@ def nearest_level(level: Any, trained: Sequence[Any]) -> int:
 
 
 def check_columns(owner: Any, X: Any) -> None:
-    """The number and names of the columns of a Dask collection, which is not computed for that."""
-    if hasattr(X, "columns") and hasattr(X, "_meta"):
-        validate_data(owner, X._meta, reset=False, skip_check_array=True)
+    """The number and names of the columns of rows that lie elsewhere, which are not computed for that."""
+    like = columns_like(X)
+    if like is not None:
+        validate_data(owner, like, reset=False, skip_check_array=True)
     elif getattr(X, "ndim", 0) == 2 and X.shape[1] != owner.n_features_in_:
         own, here = type(owner).__name__, X.shape[1]
         raise ValueError(f"X has {here} features, but {own} is expecting {owner.n_features_in_} features as input")

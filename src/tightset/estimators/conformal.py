@@ -23,16 +23,14 @@ from tightset.estimators.checks import check_groups, generator
 from tightset.estimators.fitted import Fitted, Fold
 from tightset.estimators.labels import check_labels, distinct_labels
 from tightset.estimators.predicting import codes_of
+from tightset.models.class_scores import PRECOMPUTED, Given, name_of
 from tightset.models.classifiers import (
-    PRECOMPUTED,
-    Given,
     check_any_rows,
     check_base,
     check_size,
     classes_of_columns,
     copy_input_tags,
     fit_base,
-    name_of,
     trained_classes,
     untrained,
     warn_of_broken,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,10 +11,13 @@ from tightset.conformal.calibration import Calibration
 from tightset.conformal.ranks import rank
 from tightset.exceptions import ModelFileError
 
+if TYPE_CHECKING:
+    from tightset.estimators.base import ConformalPredictor
+
 __all__ = ["check_said", "describe"]
 
 
-def describe(model: Any) -> dict[str, Any]:
+def describe(model: ConformalPredictor) -> dict[str, Any]:
     """What a fitted predictor says of itself: classes, columns, levels, and the ranks that its sets are cut at."""
     names = getattr(model, "feature_names_in_", None)
     return {
@@ -32,11 +35,11 @@ def describe(model: Any) -> dict[str, Any]:
     }
 
 
-def check_said(about: Mapping[str, Any], model: Any) -> None:
+def check_said(about: Mapping[str, Any], opened: Any) -> None:
     """Raise ModelFileError if the header says other classes, columns, levels or ranks than the model has."""
-    own = {"kind": type(model).__name__, **describe(getattr(model, "predictor", model))}
-    if hasattr(model, "encoding"):  # of a table
-        own |= {"columns": [column.name for column in model.encoding.columns], "target": model.target}
+    own = {"kind": type(opened).__name__, **describe(getattr(opened, "predictor", opened))}
+    if hasattr(opened, "encoding"):  # of a table
+        own |= {"columns": [column.name for column in opened.encoding.columns], "target": opened.target}
     for name in ("kind", "classes", "columns", "target", "levels", "calibration"):
         if about.get(name) != own.get(name):
             raise ModelFileError(f"its header says {name} that the model inside does not have")

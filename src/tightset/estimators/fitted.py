@@ -20,7 +20,8 @@ import numpy as np
 
 from tightset.compute.arrays import settle
 from tightset.compute.row_kinds import RowKind
-from tightset.compute.row_types import COARSE, held_by_float32
+from tightset.compute.row_rounding import held_by_float32
+from tightset.compute.row_types import COARSE
 from tightset.conformal.calibration import Calibration
 from tightset.conformal.ranks import significance
 from tightset.estimators.checks import nearest_level

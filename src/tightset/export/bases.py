@@ -40,7 +40,7 @@ from tightset.export.linear import (
     logistic,
     warn_of_float32,
 )
-from tightset.models.classifiers import Given
+from tightset.models.class_scores import Given
 
 __all__ = ["ExportError", "add_class_scores", "refusal"]
 

@@ -16,7 +16,7 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, Stan
 
 from tightset.exceptions import warn
 from tightset.export.graph import Graph, in_double
-from tightset.models.classifiers import Given
+from tightset.models.class_scores import Given
 
 __all__ = [
     "add_product",

@@ -14,7 +14,7 @@ from tightset.export.bases import add_class_scores, refusal
 from tightset.export.graph import Graph, in_double
 from tightset.export.linear import add_product, add_steps, computes_in_float32, warn_of_float32
 from tightset.measures import MEASURES
-from tightset.models.classifiers import Averaged
+from tightset.models.class_scores import Averaged
 from tightset.models.columns import Columns
 from tightset.models.ensembles import Ensemble, LinearModel, LogProbabilities, Member, Stacked, Tempered
 from tightset.models.scored import Logistic, Scored

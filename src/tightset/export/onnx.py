@@ -25,7 +25,7 @@ from tightset.export.bases import refusal
 from tightset.export.graph import Graph, add_counts, add_first_largest, add_kept, least_equal
 from tightset.export.models import add_scores
 from tightset.export.tables import add_encoding, inputs_of, said_of
-from tightset.models.classifiers import Given
+from tightset.models.class_scores import Given
 from tightset.models.scored import Scored
 from tightset.storage.file import written_whole
 from tightset.tables.predictor import TablePredictor
@@ -44,7 +44,9 @@ class Output(NamedTuple):
     level: float | None
 
 
-def to_onnx(model: Any, path: Any = None, *, output: str | Sequence[str] = "sets", confidence: Any = None) -> Any:
+def to_onnx(
+    model: ConformalPredictor, path: Any = None, *, output: str | Sequence[str] = "sets", confidence: Any = None
+) -> Any:
     """The fitted predictor as an ONNX model from ``X (n, p)`` to what `predict_set` or `predict_p` gives.
 
     Parameters
@@ -166,7 +168,7 @@ class _Scored(NamedTuple):
     slack: float  # by which scores may be rounded otherwise here
 
     @classmethod
-    def of(cls, graph: Graph, X: str, computed: str, model: Any, at: int) -> _Scored:
+    def of(cls, graph: Graph, X: str, computed: str, model: ConformalPredictor, at: int) -> _Scored:
         """For rows ``X`` as given, and as they are ``computed``."""
         scores, high, least, largest = [], [], [], 0.0
         for fold in model.folds_:
@@ -219,7 +221,7 @@ class _Scored(NamedTuple):
         return add_first_largest(graph, graph.add("Where", best, total, -np.inf), self.slack)
 
 
-def _slack(model: Any, alphas: np.ndarray) -> np.ndarray:
+def _slack(model: ConformalPredictor, alphas: np.ndarray) -> np.ndarray:
     """How far rounding may move each calibration score.
 
     Most are sums of numbers about as large as the largest of them. Probabilities are known better the nearer they are
@@ -237,7 +239,7 @@ def _slack(model: Any, alphas: np.ndarray) -> np.ndarray:
     return np.asarray(last_place * (unit / 2 + 8 * np.minimum(unit, 1) * np.abs(1 - size)))
 
 
-def _as_calibrated(graph: Graph, X: str, model: Any) -> str:
+def _as_calibrated(graph: Graph, X: str, model: ConformalPredictor) -> str:
     """Rows rounded to the types of training and calibration, as `rowtypes.conform` does."""
     types = rounded_to(model.fitted_.kind.trained, model.fitted_.kind.calibrated, int(model.n_features_in_))
     for name in sorted({one for one in types if one is not None}):
@@ -259,7 +261,7 @@ def _add_slack(graph: Graph, scores: str, X: str, slacks: Mapping[str, float]) -
     return graph.add("Add", scores, graph.add("Where", every, always + rounded, always))
 
 
-def _single(model: Any) -> bool:
+def _single(model: ConformalPredictor) -> bool:
     """Whether scores are float32, as those of models that were trained on float32 rows are."""
     kinds = {some.dtype for fold in model.folds_ for one in fold.calibrations for some in one.alphas.values()}
     return kinds == {np.dtype(np.float32)}

@@ -15,21 +15,19 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import _safe_indexing
 
 from tightset.compute.progress import Progress
-from tightset.models.classifiers import (
+from tightset.models.class_scores import (
     LEAST,
     LEAST_GIVEN,
     TINY,
     Averaged,
     Given,
-    Trained,
     are_probabilities,
     as_logs,
     class_scores,
-    fit_base,
     name_of,
     spread_of,
-    warn_of_broken,
 )
+from tightset.models.classifiers import Trained, fit_base, warn_of_broken
 
 __all__ = ["CrossFitted", "CrossFitting", "cross_fit"]
 

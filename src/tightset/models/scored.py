@@ -10,7 +10,7 @@ from tightset.compute.arrays import settle
 from tightset.compute.hashing import hash_uniform
 from tightset.compute.partitions import as_floats
 from tightset.conformal.scores import named
-from tightset.models.classifiers import are_probabilities, class_scores
+from tightset.models.class_scores import are_probabilities, class_scores
 from tightset.models.contract import Shared
 from tightset.models.ensembles import LogProbabilities, Member
 from tightset.storage.registry import storable

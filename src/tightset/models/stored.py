@@ -9,7 +9,7 @@ import numpy as np
 
 from tightset.exceptions import ModelFileError
 from tightset.measures import MEASURES
-from tightset.models.classifiers import Averaged, Given
+from tightset.models.class_scores import Averaged, Given
 from tightset.models.columns import Columns
 from tightset.models.ensembles import Ensemble, LinearModel, LogProbabilities, Member, Stacked, Tempered
 from tightset.models.scored import Logistic, Scored

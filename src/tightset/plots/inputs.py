@@ -67,7 +67,7 @@ def calibration_rows(model: ConformalPredictor) -> int:
     return model.fitted_.calibration_rows().total()
 
 
-def trained_levels(model: Any, asked: Sequence[Any]) -> list[float]:
+def trained_levels(model: ConformalPredictor, asked: Sequence[Any]) -> list[float]:
     """The levels that a predictor was trained for, if others were asked for too and it matters to it."""
     if not (is_model(model) and model.trains_for_level):
         return []
@@ -75,7 +75,7 @@ def trained_levels(model: Any, asked: Sequence[Any]) -> list[float]:
     return [float(level) for level in model.levels_] if {significance(one) for one in asked} - known else []
 
 
-def one_level(model: Any, confidence: Any) -> Any:
+def one_level(model: ConformalPredictor, confidence: Any) -> Any:
     """The level that is drawn: the one asked for, or the first that the predictor was made for."""
     if confidence is None:
         return model.levels_[0]
@@ -85,7 +85,7 @@ def one_level(model: Any, confidence: Any) -> Any:
     return confidence
 
 
-def _levels_for(model: Any) -> list[Any]:
+def _levels_for(model: ConformalPredictor) -> list[Any]:
     """The levels of the constructor, and the usual ones for which there are calibration rows enough."""
     rows = min(model.fitted_.calibration_rows().values())
     known = {significance(level) for level in model.levels_}
@@ -93,7 +93,7 @@ def _levels_for(model: Any) -> list[Any]:
     return sorted([*model.levels_, *usual], key=float)
 
 
-def _predicted(model: Any, X: Any, levels: list[Any], groups: Any) -> np.ndarray:
+def _predicted(model: ConformalPredictor, X: Any, levels: list[Any], groups: Any) -> np.ndarray:
     """Sets ``(levels, n, C)``."""
     if X is None:
         raise ValueError("X must be given with a fitted predictor: the rows whose sets are drawn")

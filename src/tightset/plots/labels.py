@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tightset.conformal.ranks import significance
+from tightset.estimators.base import ConformalPredictor
 from tightset.plots.canvas import (
     COLOURS,
     LINES,
@@ -28,7 +29,7 @@ _NAMED_SETS = 12
 
 
 def regions(
-    model: Any,
+    model: ConformalPredictor,
     X: Any,
     y: Any = None,
     *,
@@ -224,7 +225,7 @@ def p_values(
 # ---- the parts of these figures -------------------------------------------------------------------------------------
 
 
-def _sets_on_grid(model: Any, points: np.ndarray, level: Any) -> np.ndarray:
+def _sets_on_grid(model: ConformalPredictor, points: np.ndarray, level: Any) -> np.ndarray:
     rows: Any = points
     if hasattr(model, "feature_names_in_"):
         import pandas as pd

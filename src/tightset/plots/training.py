@@ -8,13 +8,14 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from tightset.conformal.ranks import significance
+from tightset.estimators.base import ConformalPredictor
 from tightset.plots.canvas import COLOURS, axes_for, colour_of_text, legend_above, percent
 from tightset.search.settings import Grid, as_search
 
 __all__ = ["candidates", "traces"]
 
 
-def traces(model: Any, *, confidence: Any = None, fold: int = 0, ax: Any = None) -> Any:
+def traces(model: ConformalPredictor, *, confidence: Any = None, fold: int = 0, ax: Any = None) -> Any:
     """The loss of every candidate of the paper's grid at every step, the chosen one emphasised.
 
     ``model`` is a fitted ``SCPOClassifier(search=Grid(keep_trace=True))``; ``confidence`` one of its levels, by
@@ -45,7 +46,9 @@ def traces(model: Any, *, confidence: Any = None, fold: int = 0, ax: Any = None)
     return ax
 
 
-def candidates(model: Any, *, confidence: Any = None, fold: int = 0, most: int = 25, ax: Any = None) -> Any:
+def candidates(
+    model: ConformalPredictor, *, confidence: Any = None, fold: int = 0, most: int = 25, ax: Any = None
+) -> Any:
     """What the search tried, best first: the criterion that chose, its standard error, and what there was to beat.
 
     The criterion is the mean inefficiency on training rows held out, or for the paper's grid that of the training rows
@@ -109,13 +112,13 @@ def _draw_verdict(ax: Any, verdict: Any) -> None:
     ax.axvline(verdict.ensemble, color=COLOURS[1], lw=1.6, ls="-.", label=used)
 
 
-def _selection(model: Any) -> str:
+def _selection(model: ConformalPredictor) -> str:
     """What the grid's candidates were chosen by."""
     settings = as_search(model.search)
     return settings.selection if isinstance(settings, Grid) else "inefficiency"
 
 
-def _grid_unit(model: Any) -> str:
+def _grid_unit(model: ConformalPredictor) -> str:
     if _selection(model) == "loss":
         return "surrogate loss"
     return "inefficiency (f of labels per set) of the training rows"
@@ -126,7 +129,7 @@ def _grid_name(table: dict[str, np.ndarray], b: int) -> str:
     return rf"$\lambda$ = {penalty:g}, $\gamma$ = {sharpness:g}, $\eta$ = {rate:g}"
 
 
-def _table(model: Any, confidence: Any, fold: int) -> tuple[int, dict[str, np.ndarray]]:
+def _table(model: ConformalPredictor, confidence: Any, fold: int) -> tuple[int, dict[str, np.ndarray]]:
     """Which of the trained levels, and the table of its candidates."""
     if not hasattr(type(model), "selection_"):
         raise ValueError(f"model must be a fitted SCPOClassifier; got {type(model).__name__}")

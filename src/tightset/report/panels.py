@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tightset.conformal.ranks import significance
+from tightset.estimators.base import ConformalPredictor
 from tightset.report import figures
 from tightset.report.numbers import ByLabel, Tally
 from tightset.report.words import band, number, percent
@@ -17,7 +18,7 @@ LabelTexts = dict[str, Any]
 
 
 def panels(
-    model: Any,
+    model: ConformalPredictor,
     found: Tally,
     other: Tally | None,
     of_labels: ByLabel | None,

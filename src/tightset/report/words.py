@@ -13,6 +13,7 @@ from tightset.conformal.intervals import coverage_band, share_interval
 from tightset.conformal.metrics import bootstrap_difference, sign_test
 from tightset.conformal.ranks import calibration_rows_needed, significance
 from tightset.conformal.shortfall import Shortfall, why
+from tightset.estimators.base import ConformalPredictor
 from tightset.estimators.checks import nearest_level
 from tightset.estimators.comparing import at_equal_coverage, levels_around
 from tightset.report.numbers import ByLabel, Tally, calibration
@@ -93,13 +94,13 @@ def thousandths(p: np.ndarray) -> list[Any]:
     return found
 
 
-def band(model: Any, level: Any, n: int) -> tuple[float, float]:
+def band(model: ConformalPredictor, level: Any, n: int) -> tuple[float, float]:
     rows, together = calibration(model)
     return coverage_band(level, n, rows if together else None)
 
 
 def say(
-    model: Any, found: Tally, of_labels: ByLabel | None, levels: list[Any], k: int, other: Tally | None
+    model: ConformalPredictor, found: Tally, of_labels: ByLabel | None, levels: list[Any], k: int, other: Tally | None
 ) -> dict[str, str]:
     """All that the page says of a level, in words."""
     level, size, n = levels[k], found.size[k], found.size.shape[1]
@@ -153,11 +154,11 @@ def say_of_pairs(stop: dict[str, Any] | None, C: int) -> str:
     return f"{which}Of every {stop['per']} rows, {what}."
 
 
-def _made_for(model: Any, level: Any) -> bool:
+def _made_for(model: ConformalPredictor, level: Any) -> bool:
     return significance(level) in map(significance, model.levels_)
 
 
-def _level_note(model: Any, level: Any) -> str:
+def _level_note(model: ConformalPredictor, level: Any) -> str:
     if _made_for(model, level):
         return "The model was made for this level."
     if not model.trains_for_level:
@@ -169,7 +170,7 @@ def _level_note(model: Any, level: Any) -> str:
     )
 
 
-def _verdict(model: Any, level: Any, seen: float, n: int, short: Shortfall) -> str:
+def _verdict(model: ConformalPredictor, level: Any, seen: float, n: int, short: Shortfall) -> str:
     """What the coverage on average means; it never reassures of labels that fall short."""
     rows, together = calibration(model)
     if together and rows < calibration_rows_needed(level):
@@ -200,7 +201,7 @@ def _verdict(model: Any, level: Any, seen: float, n: int, short: Shortfall) -> s
     return f"{begin} Of single labels there are too few rows to tell."
 
 
-def about_model(model: Any) -> dict[str, Any]:
+def about_model(model: ConformalPredictor) -> dict[str, Any]:
     rows, together = calibration(model)
     defaults = {name: one.default for name, one in signature(type(model).__init__).parameters.items()}
     given = model.get_params(deep=False)
@@ -242,7 +243,7 @@ def in_words(words: list[str]) -> str:
 
 
 def compared(
-    model: Any, found: Tally, other: Tally, levels: list[Any], theirs_at: Callable[[list[float]], Tally]
+    model: ConformalPredictor, found: Tally, other: Tally, levels: list[Any], theirs_at: Callable[[list[float]], Tally]
 ) -> list[dict[str, Any]]:
     """Both predictors by level, the change at equal coverage with its interval, and what that means in words.
 

@@ -193,7 +193,7 @@ def write_report(
     return path
 
 
-def _check(model: Any, X: Any, baseline: Any) -> None:
+def _check(model: ConformalPredictor, X: Any, baseline: Any) -> None:
     """What can be said before anything is computed."""
     for name, one in (("model", model), ("baseline", baseline)):
         if one is None and name == "baseline":
@@ -208,7 +208,7 @@ def _check(model: Any, X: Any, baseline: Any) -> None:
     check_consistent_length(X)
 
 
-def _groups_for(model: Any, groups: Any) -> Any:
+def _groups_for(model: ConformalPredictor, groups: Any) -> Any:
     return groups if model.fitted_.by_group else None
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from tightset.conformal.ranks import significance
 from tightset.tables.encoding import MISSING, Category, Number
+from tightset.tables.predictor import TablePredictor
 
 __all__ = ["Explanation", "Influence", "explain"]
 
@@ -51,7 +52,7 @@ class Explanation(NamedTuple):
         return float(1 - self.p[label])
 
 
-def explain(model: Any, frame: Any, confidence: Any) -> Explanation:
+def explain(model: TablePredictor, frame: Any, confidence: Any) -> Explanation:
     """Explain the row of a data frame of one row, for a `TablePredictor`."""
     x = model.encode(frame)
     typical = [_typical(column) for column in model.encoding.columns]

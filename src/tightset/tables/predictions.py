@@ -16,6 +16,8 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from tightset.tables.predictor import TablePredictor
+
 __all__ = [
     "FORMATS",
     "CsvLines",
@@ -40,21 +42,25 @@ class Line(NamedTuple):
     p: list[float]
 
 
-def predicted(model: Any, frame: Any, levels: Sequence[Any], keep: Sequence[str], *, strict: bool) -> Iterator[Line]:
+def predicted(
+    model: TablePredictor, frame: Any, levels: Sequence[Any], keep: Sequence[str], *, strict: bool
+) -> Iterator[Line]:
     """The lines of a chunk of a table, for a `TablePredictor`; what is wrong with it is told at once."""
     return _lines(model, frame, model.encode(frame, strict=strict), levels, keep)
 
 
-def _lines(model: Any, frame: Any, rows: np.ndarray, levels: Sequence[Any], keep: Sequence[str]) -> Iterator[Line]:
+def _lines(
+    model: TablePredictor, frame: Any, rows: np.ndarray, levels: Sequence[Any], keep: Sequence[str]
+) -> Iterator[Line]:
     names = np.asarray(model.classes_).astype(str)
     kept = frame[list(keep)].astype(object).where(frame[list(keep)].notna(), None).to_numpy()
     fitted = model.predictor.fitted_
-    how = {"allow_empty": model.predictor.allow_empty}
+    allow_empty = model.predictor.allow_empty
     asked = fitted.ask(levels)
     known = fitted.rows_of_labels() > 0
     for start in range(0, len(rows), _AT_ONCE):
         some = slice(start, start + _AT_ONCE)
-        found = [_ordered(sets, p, known) for sets, p in fitted.sets_and_p(asked, rows[some], **how)]
+        found = [_ordered(sets, p, known) for sets, p in fitted.sets_and_p(asked, rows[some], allow_empty=allow_empty)]
         for at, (number, own) in enumerate(zip(frame.index[some].tolist(), kept[some].tolist(), strict=True)):
             for level, (order, p, sizes) in zip(levels, found, strict=True):
                 size = sizes[at]

@@ -53,14 +53,14 @@ def load(path: Any, *, trusted: Iterable[str] = ()) -> Any:
     return model
 
 
-def _check_model(model: Any) -> None:
+def _check_model(opened: Any) -> None:
     """Raise ModelFileError unless the parts of a model that was opened fit together."""
-    if isinstance(model, TablePredictor):
-        _check_table(model)
-    elif isinstance(model, ConformalPredictor):
-        check_predictor(model)
+    if isinstance(opened, TablePredictor):
+        _check_table(opened)
+    elif isinstance(opened, ConformalPredictor):
+        check_predictor(opened)
     else:
-        raise ModelFileError(f"it holds {shown(model)} and not a model")
+        raise ModelFileError(f"it holds {shown(opened)} and not a model")
 
 
 def _check_table(model: TablePredictor) -> None:

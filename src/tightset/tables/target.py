@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tightset.conformal.ranks import calibration_rows_needed
+from tightset.estimators.base import ConformalPredictor
 from tightset.exceptions import TableError, warn
 from tightset.tables.texts import is_number, without_point
 
@@ -38,7 +39,7 @@ class Rare(NamedTuple):
     needed: int = 0
 
     @classmethod
-    def of(cls, predictor: Any, policy: str = "keep", rows: int | None = None) -> Rare:
+    def of(cls, predictor: ConformalPredictor, policy: str = "keep", rows: int | None = None) -> Rare:
         """By default fewer than 10, and where coverage is by label fewer than four times as many as must calibrate.
 
         Of the rows of a label about a quarter calibrates, and with fewer than ``ceil(1 / eps) - 1`` of those the label
