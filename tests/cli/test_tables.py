@@ -174,7 +174,7 @@ def test_explain(here, cli):
 def test_info(here, cli):
     code, out, _ = cli("info", "m.tightset")
     assert code == 0
-    assert "TablePredictor, file format 1" in out
+    assert "TablePredictor, file format 2" in out
     assert "age (number), colour (category)" in out
     assert "0.9: 150 calibration rows, rank 15" in out
     code, out, _ = cli("info", "m.tightset", "--json")

@@ -177,9 +177,10 @@ def test_what_is_lazy_does_not_follow_later_changes(in_memory):
 
 
 def test_sets_travel_without_the_calibration_scores(in_memory):
-    bare = in_memory._as_it_is([0.8])
-    assert len(pickle.dumps(bare)) < len(pickle.dumps(in_memory._as_it_is())) - 750 * 8
-    np.testing.assert_array_equal(bare.predict_set(X_new, confidence=0.8), in_memory.predict_set(X_new, confidence=0.8))
+    fitted = in_memory.fitted_
+    bare, asked = fitted.slim([0.8]), fitted.ask([0.8])
+    assert len(pickle.dumps(bare)) < len(pickle.dumps(fitted.slim())) - 750 * 8
+    np.testing.assert_array_equal(bare.sets(asked, X_new), fitted.sets(asked, X_new))
 
 
 def test_filters_of_warnings_stay_as_they_are(in_memory):
@@ -292,6 +293,6 @@ def test_killing_a_worker_and_spreading_candidates(in_memory, tmp_path):
 def test_dask_is_not_imported_for_arrays_in_memory():
     code = (
         "import sys; from sklearn.datasets import load_wine; from tightset import SCPOClassifier as S; "
-        "S(0.9, search='fast', max_iter=3).fit(*load_wine(return_X_y=True)); assert 'dask' not in sys.modules"
+        "S(0.9, search='fast').fit(*load_wine(return_X_y=True)); assert 'dask' not in sys.modules"
     )
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, cwd=Path(__file__).parents[1])

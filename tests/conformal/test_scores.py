@@ -238,7 +238,7 @@ def test_the_chosen_numbers_make_the_smallest_sets():
     score = settled(SAPS(), CAL, Y_CAL, 0.9, None)
     own = np.arange(len(CAL)), Y_CAL
     sizes = {}
-    for one in SAPS().choices():
+    for one in SAPS().choices(CAL, Y_CAL, 0.9):
         A = one(CAL)
         sizes[one.weight] = (A >= np.sort(A[own])[40 - 1]).sum()  # rank floor(0.1 * 404)
     assert score.weight == min(sizes, key=sizes.get)

@@ -17,7 +17,7 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from makers import ON_TOP, baseline, both, quick_grid, quick_scpo, scpo
-from tightset import ConformalClassifier, SCPOClassifier, TightsetWarning
+from tightset import ConformalClassifier, Grid, SCPOClassifier, TightsetWarning
 from tightset.conformal.splits import calibration_split, stratified_split
 
 
@@ -287,16 +287,16 @@ def test_two_labels_are_left_to_train_on():
 
 
 @both
-def test_the_default_split_is_by_label_only_where_coverage_is(make, blobs):
+def test_the_default_split_is_by_label_only_where_coverage_is(make, blobs, monkeypatch):
     X, y = blobs
-    (_, held), *_ = splits = (
-        make(calibration_size=90).fit(X, y)._splits(y, None, np.ones(len(y), dtype=bool), in_order=False)
-    )
-    assert len(splits) == 1
-    assert np.ptp(np.bincount(y[held])) > 1
-    model = make(calibration_size=90, label_conditional=True, confidence=0.8).fit(X, y)
-    ((_, held),) = model._splits(y, None, np.ones(len(y), dtype=bool), in_order=False)
-    np.testing.assert_allclose(np.bincount(y[held]) / 90, np.bincount(y) / len(y), atol=0.02)
+    seen = []
+    monkeypatch.setattr("tightset.estimators.base.calibrate", lambda *given, **how: seen.append(given[2].y) or 1 / 0)
+    for label_conditional in (False, True):
+        with pytest.raises(ZeroDivisionError):
+            make(calibration_size=90, label_conditional=label_conditional, confidence=0.8).fit(X, y)
+    assert [len(held) for held in seen] == [90, 90]
+    assert np.ptp(np.bincount(seen[0])) > 1
+    np.testing.assert_allclose(np.bincount(seen[1]) / 90, np.bincount(y) / len(y), atol=0.02)
 
 
 # ---- in company -----------------------------------------------------------------------------------------------------
@@ -325,8 +325,12 @@ def test_pipeline_grid_search_and_cross_validation(make, blobs):
 def test_paper_set_up_is_spelled_out():
     clf = SCPOClassifier.paper(0.9, inefficiency="log", random_state=1)
     assert (clf.confidence, clf.inefficiency, clf.random_state) == (0.9, "log", 1)
-    assert len(clf.penalty) * len(clf.sharpness) * len(clf.learning_rate) == 80
-    assert (clf.loss_form, clf.optimiser, clf.selection) == ("-1/L", "gradient-descent", "inefficiency")
+    assert clf.search == Grid(tol=0.0)
+    assert len(clf.search.candidates()) == 80
+    chosen = clf.search.loss_form, clf.search.optimiser, clf.search.selection
+    assert chosen == ("-1/L", "gradient-descent", "inefficiency")
+    shorter = SCPOClassifier.paper(max_iter=7, n_jobs=1)
+    assert (shorter.search.max_iter, shorter.n_jobs) == (7, 1)
 
 
 def test_selection_table_and_traces(blobs):

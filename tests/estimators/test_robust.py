@@ -23,7 +23,7 @@ from tightset import ConformalClassifier, SCPOClassifier, TightsetWarning
 from tightset.compute.hashing import hash_uniform
 from tightset.conformal.scores import APS
 from tightset.models.columns import Scaling
-from tightset.search.grid import training_inefficiency
+from tightset.search.grid import StandardisedRows, training_inefficiency
 
 # ---- what reviewers found -------------------------------------------------------------------------------------------
 
@@ -267,10 +267,10 @@ def test_weights_take_part_in_the_choice(blobs):
     Z = Scaling.of(X).apply(X)[0]
     theta = np.random.default_rng(0).standard_normal((5, 3, 3))
     times = np.arange(600) % 3
-    weighted = training_inefficiency(Z, y, theta, 0.9, sample_weight=times.astype(float))
-    copied = training_inefficiency(np.repeat(Z, times, axis=0), np.repeat(y, times), theta, 0.9)
+    weighted = training_inefficiency(StandardisedRows(Z, y, 3, times.astype(float)), theta, 0.9)
+    copied = training_inefficiency(StandardisedRows(np.repeat(Z, times, axis=0), np.repeat(y, times), 3), theta, 0.9)
     np.testing.assert_allclose(weighted, copied, rtol=0.02)
-    plain = training_inefficiency(Z, y, theta, 0.9)
+    plain = training_inefficiency(StandardisedRows(Z, y, 3), theta, 0.9)
     assert np.abs(plain - copied).max() > np.abs(weighted - copied).max()
 
 

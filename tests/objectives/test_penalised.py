@@ -117,7 +117,7 @@ def test_very_sharp_sigmoids_are_the_conformal_predictor(confidence):
     sets = Calibration.of(A, y).sets(A, confidence)
     below = np.max(A[A < q])  # any q between the last score left out and the first one kept
     sharp = Penalised(np.array([1 - confidence]), np.ones(1), np.array([1e9]), q=(q + below) / 2)
-    sums, _, _ = sharp.block(A[None], label_runs(y))
+    sums, _, _ = sharp.block(A[None].copy(), label_runs(y), None)
     assert sums.inefficiency[0] == pytest.approx(sets.sum(), abs=1e-9)
     assert sums.covered[0] == pytest.approx(sets[np.arange(200), y].sum(), abs=1e-9)
 

@@ -81,7 +81,7 @@ def test_forged_files(tmp_path, written):
 
     (tmp_path / "good").write_bytes(forged(written, lambda *_: None))
     tightset.load(tmp_path / "good")  # forging works
-    refused(tmp_path, forged(written, lambda about, _: about.update(format=2)), "format 2.*upgrade")
+    refused(tmp_path, forged(written, lambda about, _: about.update(format=3)), "format 3.*upgrade")
     refused(tmp_path, forged(written, lambda about, _: about.update(format="x")), "no format number")
     refused(tmp_path, forged(written, with_node({"kind": "Popen", "fields": {"args": "true"}})), "does not know")
     refused(tmp_path, forged(written, with_node({"kind": "Member", "fields": {}})), "can read")

@@ -52,9 +52,9 @@ class Partitions:
     @classmethod
     def of(cls, X: Any, prepare: Callable[[Any], Any]) -> Self:
         """Rows of a Dask array or data frame; lengths that are not known are counted when they are needed."""
+        parts = _delayed_parts(X)
         known = hasattr(X, "chunks") and not any(np.isnan(X.chunks[0]))
-        lengths = [int(rows) for rows in X.chunks[0]] if known else None
-        return cls(_delayed_parts(X), lengths, X.shape[1], prepare)
+        return cls(parts, [int(rows) for rows in X.chunks[0]] if known else None, X.shape[1], prepare)
 
     @cached_property
     def _lengths(self) -> list[int]:

@@ -272,8 +272,9 @@ def sets(
         _count_in_chunks(write, folds, scores, groups, ties=False)
     if not allow_empty:
         empty = np.flatnonzero(~kept.any(axis=1))
-        of_empty = [None if one is None else one[empty] for one in (groups, smoothing)]
-        kept[empty, _first_to_enter(folds, [some[empty] for some in scores], *of_empty)] = True
+        if len(empty):
+            of_empty = [None if one is None else one[empty] for one in (groups, smoothing)]
+            kept[empty, _first_to_enter(folds, [some[empty] for some in scores], *of_empty)] = True
     return kept
 
 
@@ -291,7 +292,7 @@ def _first_to_enter(
 
 def _largest(p: np.ndarray, scores: Sequence[np.ndarray]) -> np.ndarray:
     """The index of the largest p-value of each row; among equals that of the largest sum of scores."""
-    best = np.where(p == p.max(axis=1, keepdims=True, initial=0), sum(scores[1:], scores[0]), -np.inf)
+    best = np.where(p == p.max(axis=1, keepdims=True), sum(scores[1:], scores[0]), -np.inf)
     return np.asarray(np.argmax(best, axis=1))
 
 

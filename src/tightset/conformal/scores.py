@@ -13,35 +13,55 @@ that, and larger sets.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 
+from tightset.compute.contracts import check_offers
+from tightset.compute.graphs import GraphWriter, in_order, larger_in_row
+from tightset.conformal.contract import Score
 from tightset.conformal.ranks import threshold
 from tightset.storage.registry import storable
 
-__all__ = ["APS", "LAC", "RAPS", "SAPS", "SCORES", "Margin", "TopK", "as_score", "named", "settled"]
+__all__ = [
+    "APS",
+    "LAC",
+    "RAPS",
+    "SAPS",
+    "SCORES",
+    "Margin",
+    "OwnScore",
+    "Score",
+    "TopK",
+    "as_score",
+    "named",
+    "settled",
+]
 
 _CHUNK = 2**18  # scores sorted at once
 _BREAKS_TIES = 2.0**-30  # a label of probability 0 adds nothing to the sum, but conforms less than the one before it
 
 
-class _Score:
+class _Plain:
     """What most scores are: the same at every call, of any scores, with no number to choose."""
 
     randomised: bool = False
     needs_probabilities: ClassVar[bool] = False
+    adds_up: ClassVar[bool] = False
 
-    def choices(self) -> list[Self]:
-        """The score with numbers to choose from in place of None; nothing if there is no choice."""
-        return []
+    @property
+    def is_open(self) -> bool:
+        return False
+
+    def choices(self, P: np.ndarray, y: np.ndarray, confidence: Any) -> Sequence[Self]:  # noqa: ARG002
+        return [self]
 
 
 @storable
 @dataclass(frozen=True)
-class LAC(_Score):
+class LAC(_Plain):
     """``A = p_y``: keep labels above a threshold. The smallest sets on average; empty ones where nothing is likely.
 
     >>> LAC()(np.array([[0.7, 0.3]]))
@@ -51,10 +71,13 @@ class LAC(_Score):
     def __call__(self, P: np.ndarray, u: np.ndarray | None = None) -> np.ndarray:  # noqa: ARG002
         return P
 
+    def export(self, graph: GraphWriter, P: str, C: int) -> tuple[str, list[str]]:  # noqa: ARG002
+        return P, [P]
+
 
 @storable
 @dataclass(frozen=True)
-class Margin(_Score):
+class Margin(_Plain):
     """``A = p_y - max_{c != y} p_c``: how far ahead of the others a label is.
 
     >>> Margin()(np.array([[3.0, 1.0, 0.0]]))
@@ -65,10 +88,16 @@ class Margin(_Score):
         first, second = np.partition(P, -2, axis=1)[:, [-1, -2]].T[..., None]
         return np.asarray(P - np.where(first > P, first, second))
 
+    def export(self, graph: GraphWriter, P: str, C: int) -> tuple[str, list[str]]:  # noqa: ARG002
+        two = in_order(graph, P, 2)
+        first, second = graph.columns(two, [0]), graph.columns(two, [1])
+        other = graph.add("Where", graph.add("Less", P, first), first, second)
+        return graph.add("Sub", P, other), [P, other]
+
 
 @storable
 @dataclass(frozen=True)
-class TopK(_Score):
+class TopK(_Plain):
     """``A = -o``, randomised ``-(o - u)``: sets of the likeliest labels, all of one size but for ties.
 
     >>> TopK()(np.array([[0.1, 0.7, 0.2]]))
@@ -80,10 +109,13 @@ class TopK(_Score):
     def __call__(self, P: np.ndarray, u: np.ndarray | None = None) -> np.ndarray:
         return _by_rank(P, lambda o, _, u: -o if u is None else u - o, _if(u, self.randomised))
 
+    def export(self, graph: GraphWriter, P: str, C: int) -> tuple[str, list[str]]:
+        return graph.add("Neg", _rank_in(graph, in_order(graph, P, C), P, C)), []
+
 
 @storable
 @dataclass(frozen=True)
-class APS(_Score):
+class APS(_Plain):
     """``A = -(sum of all p_c >= p_y)``, randomised ``+ u p_y``: labels until their probabilities add up to enough.
 
     Larger sets than `LAC`, but coverage is spread more evenly over easy and hard rows (Romano, Sesia and Candes).
@@ -94,16 +126,23 @@ class APS(_Score):
 
     randomised: bool = False
     needs_probabilities: ClassVar[bool] = True
+    adds_up: ClassVar[bool] = True
 
     def __call__(self, P: np.ndarray, u: np.ndarray | None = None) -> np.ndarray:
         u = _if(u, self.randomised)
         share = _BREAKS_TIES if u is None else u[:, None] + _BREAKS_TIES
         return np.asarray(_by_rank(P, lambda o, total, u: -total) + share * P)  # noqa: ARG005
 
+    def export(self, graph: GraphWriter, P: str, C: int) -> tuple[str, list[str]]:
+        ordered = in_order(graph, P, C)
+        last = graph.add("Sub", larger_in_row(graph, ordered, P, C, "GreaterOrEqual"), 1)
+        total = graph.add("GatherElements", graph.add("CumSum", ordered, 1), last, axis=1)
+        return graph.add("Add", graph.add("Neg", total), graph.add("Mul", P, _BREAKS_TIES)), [total]
+
 
 @storable
 @dataclass(frozen=True)
-class RAPS(_Score):
+class RAPS(_Plain):
     """`APS` with a penalty for ranks: ``A = A_APS - penalty max(o - rank, 0)`` (Angelopoulos et al.).
 
     What is None is chosen on a fifth of the calibration rows, which then do not calibrate, for the strictest level that
@@ -118,6 +157,7 @@ class RAPS(_Score):
     rank: int | None = None
     randomised: bool = False
     needs_probabilities: ClassVar[bool] = True
+    adds_up: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _check_number(self.penalty, "penalty")
@@ -125,9 +165,17 @@ class RAPS(_Score):
         if self.rank is not None and (isinstance(self.rank, bool) or self.rank != int(self.rank)):
             raise ValueError(f"rank must be None or a whole number; got {self.rank!r}")
 
-    def choices(self) -> list[Self]:
+    @property
+    def is_open(self) -> bool:
+        return None in (self.penalty, self.rank)
+
+    def choices(self, P: np.ndarray, y: np.ndarray, confidence: Any) -> Sequence[Self]:
+        rank = self.rank
+        if rank is None:
+            least = threshold(-_by_rank(P, lambda o, *_: o)[np.arange(len(y)), y], confidence)
+            rank = int(-least) if np.isfinite(least) else P.shape[1]
         penalties = (0.001, 0.01, 0.1, 0.2, 0.5) if self.penalty is None else (self.penalty,)
-        return [replace(self, penalty=one) for one in penalties] if None in (self.penalty, self.rank) else []
+        return [replace(self, penalty=one, rank=rank) for one in penalties]
 
     def __call__(self, P: np.ndarray, u: np.ndarray | None = None) -> np.ndarray:
         penalty, allowed = self.penalty, self.rank
@@ -136,10 +184,17 @@ class RAPS(_Score):
         over = _by_rank(P, lambda o, *_: np.maximum(o - allowed, 0))
         return APS(self.randomised)(P, u) - penalty * over
 
+    def export(self, graph: GraphWriter, P: str, C: int) -> tuple[str, list[str]]:
+        adaptive, total = APS().export(graph, P, C)
+        over = graph.add("Sub", _rank_in(graph, in_order(graph, P, C), P, C), float(self.rank or 0))
+        return graph.add(
+            "Sub", adaptive, graph.add("Mul", graph.add("Max", over, 0.0), float(self.penalty or 0))
+        ), total
+
 
 @storable
 @dataclass(frozen=True)
-class SAPS(_Score):
+class SAPS(_Plain):
     """Of the probabilities only the largest: ``A = -p_max``, and ``weight`` less for each further rank (Huang et al.).
 
     Randomised: ``-u p_max`` for the first label, ``-(p_max + (o - 2 + u) weight)`` for the others; else ``u = 1``.
@@ -156,8 +211,12 @@ class SAPS(_Score):
     def __post_init__(self) -> None:
         _check_number(self.weight, "weight")
 
-    def choices(self) -> list[Self]:
-        return [replace(self, weight=one) for one in (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)] if self.weight is None else []
+    @property
+    def is_open(self) -> bool:
+        return self.weight is None
+
+    def choices(self, P: np.ndarray, y: np.ndarray, confidence: Any) -> Sequence[Self]:  # noqa: ARG002
+        return [replace(self, weight=one) for one in (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)]
 
     def __call__(self, P: np.ndarray, u: np.ndarray | None = None) -> np.ndarray:
         weight = self.weight
@@ -168,8 +227,27 @@ class SAPS(_Score):
         o = _by_rank(P, lambda o, *_: o)
         return np.asarray(-np.where(o == 1, share * top, top + (o - 2 + share) * weight))
 
+    def export(self, graph: GraphWriter, P: str, C: int) -> tuple[str, list[str]]:
+        ordered = in_order(graph, P, C)
+        top, o = graph.columns(ordered, [0]), _rank_in(graph, ordered, P, C)
+        lower = graph.add("Add", top, graph.add("Mul", graph.add("Sub", o, 1.0), float(self.weight or 0)))
+        return graph.add("Neg", lower), [top]
 
-SCORES: dict[str, Callable[[], Any]] = {
+
+@dataclass(frozen=True)
+class OwnScore(_Plain):
+    """A function of your own, from an array of probabilities to one of scores; it is neither stored nor exported."""
+
+    function: Callable[[np.ndarray], np.ndarray]
+
+    def __repr__(self) -> str:
+        return repr(self.function)
+
+    def __call__(self, P: np.ndarray, u: np.ndarray | None = None) -> np.ndarray:  # noqa: ARG002
+        return self.function(P)
+
+
+SCORES: dict[str, Callable[[], Score]] = {
     "lac": LAC,
     "margin": Margin,
     "aps": APS,
@@ -179,8 +257,8 @@ SCORES: dict[str, Callable[[], Any]] = {
 }
 
 
-def as_score(score: Any) -> Any:
-    """The score of a name, or what was given if it can be called."""
+def as_score(score: Any) -> Score:
+    """The score of a name, a score as it is, or one that is a function of yours."""
     if isinstance(score, str) and score in SCORES:
         return SCORES[score]()
     if isinstance(score, type) or not callable(score):
@@ -189,10 +267,13 @@ def as_score(score: Any) -> Any:
             "tightset.scores.RAPS(0.1, 2), or a function of an array of probabilities that gives an array alike; "
             f"got {score!r}"
         )
-    return score
+    if hasattr(score, "is_open"):
+        check_offers(score, Score)
+        return cast("Score", score)
+    return cast("Score", OwnScore(score))
 
 
-def named(score: Any) -> str:
+def named(score: Score) -> str:
     """As it is written: the name of a score with its usual settings.
 
     >>> named(LAC()), named(APS(randomised=True))
@@ -201,20 +282,19 @@ def named(score: Any) -> str:
     return next((repr(name) for name, usual in SCORES.items() if usual() == score), repr(score))
 
 
-def settled(score: Any, P: np.ndarray, y: np.ndarray, confidence: Any, u: np.ndarray | None) -> Any:
+def settled(score: Score, P: np.ndarray, y: np.ndarray, confidence: Any, u: np.ndarray | None) -> Score:
     """The score with what was left open chosen: the smallest sets on rows with probabilities ``P`` and labels ``y``."""
-    choices = score.choices()
-    if isinstance(score, RAPS) and score.rank is None:
-        own = -_by_rank(P, lambda o, *_: o)[np.arange(len(y)), y]
-        least = threshold(own, confidence)
-        rank = int(-least) if np.isfinite(least) else P.shape[1]
-        choices = [replace(one, rank=rank) for one in choices]
-    return min(choices, key=lambda one: _mean_size(one(P, u), y, confidence))
+    return min(score.choices(P, y, confidence), key=lambda one: _mean_size(one(P, u), y, confidence))
 
 
 def _mean_size(scores: np.ndarray, y: np.ndarray, confidence: Any) -> float:
     kept = scores >= threshold(scores[np.arange(len(y)), y], confidence)
     return float(kept.sum(axis=1).mean())
+
+
+def _rank_in(graph: GraphWriter, ordered: str, P: str, C: int) -> str:
+    """``o`` of every label."""
+    return graph.add("Add", graph.cast(larger_in_row(graph, ordered, P, C, "Greater"), "DOUBLE"), 1.0)
 
 
 def _if(u: np.ndarray | None, randomised: bool) -> np.ndarray | None:

@@ -184,7 +184,7 @@ class ConformalClassifier(ConformalPredictor):
         return rows.X.fold(partial(_partial_fit, rows.classes), start, rows.y, rows.weight)
 
     def calibrating_share(self) -> float:
-        return 1 - _TO_CHOOSE if getattr(as_score(self.conformity_score), "choices", list)() else 1.0
+        return 1 - _TO_CHOOSE if as_score(self.conformity_score).is_open else 1.0
 
     def _settle(
         self, models: Sequence[Any], rows: CalibrationRows, fitted: Fitted
@@ -192,7 +192,7 @@ class ConformalClassifier(ConformalPredictor):
         """The classifier with its score; what that leaves open is chosen on rows that then do not calibrate."""
         (model,), score = models, as_score(self.conformity_score)
         scored = Scored(model, score)
-        if not getattr(score, "choices", list)():
+        if not score.is_open:
             return [scored], rows
         y = rows.y
         if len(y) < 2:

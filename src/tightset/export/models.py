@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tightset.conformal.scores import APS, LAC, RAPS, SAPS, Margin, TopK
+from tightset.compute.graphs import log_sum
+from tightset.conformal.contract import Score
 from tightset.export.bases import add_class_scores, refusal
 from tightset.export.graph import Graph, in_double
 from tightset.export.linear import add_product, add_steps, computes_in_float32, warn_of_float32
@@ -23,7 +24,6 @@ from tightset.models.trees import Trees
 __all__ = ["add_scores"]
 
 _STEEPNESS = 4.0  # of the sigmoids that members vote with, as in models.combine
-_BREAKS_TIES = 2.0**-30  # as in scores.APS
 
 
 def add_scores(graph: Graph, X: str, model: Any, classes: np.ndarray, p: int) -> str:
@@ -36,7 +36,7 @@ def add_scores(graph: Graph, X: str, model: Any, classes: np.ndarray, p: int) ->
         return _stacked(graph, X, model, p)
     if isinstance(model, Scored):
         P = _probabilities(graph, X, model.classifier, classes, p)
-        if isinstance(model.score, (APS, RAPS)) and computes_in_float32(model.classifier, p):
+        if model.score.adds_up and computes_in_float32(model.classifier, p):
             why = "the classifier was trained on float32 rows, whose rounding decides such sums; fit on float64 rows"
             raise refusal(f"conformity_score={model.score!r}", why)
         scores, shares = _scored(graph, P, model.score, len(classes))
@@ -73,25 +73,8 @@ def _product(graph: Graph, Z: str, theta: np.ndarray) -> str:
 def _member(graph: Graph, X: str, member: Member) -> str:
     """Scores, with what rounding may do to them: to ``U_y``, and at most to that which is subtracted."""
     U = _product(graph, _columns(graph, X, member.columns), member.theta)
-    error = graph.errors[U]
-    if member.measure == "linear":
-        return U
-    if member.measure == "softmax":
-        top, rest = _log_sum(graph, U)
-        found = graph.add("Sub", graph.add("Sub", U, top), rest)
-        return graph.with_error(found, graph.add("Add", error, graph.reduce("ReduceMax", error)))
-    C = MEASURES[member.measure].labels(member.theta.shape[1])
-    (scores, gate), (own, of_gate) = (
-        (graph.columns(one, np.arange(C)), graph.columns(one, np.arange(C, 2 * C))) for one in (U, error)
-    )
-    found = graph.add("Sub", scores, graph.add("Add", *_log_sum(graph, gate)))
-    return graph.with_error(found, graph.add("Add", own, graph.reduce("ReduceMax", of_gate)))
-
-
-def _log_sum(graph: Graph, Z: str) -> tuple[str, str]:
-    """``log sum_c exp Z_c`` in two terms: the largest, and the rest."""
-    top = graph.reduce("ReduceMax", Z)
-    return top, graph.add("Log", graph.reduce("ReduceSum", graph.add("Exp", graph.add("Sub", Z, top))))
+    measure = MEASURES[member.measure]
+    return graph.with_error(*measure.export(graph, U, graph.errors[U], measure.labels(member.theta.shape[1])))
 
 
 def _ensemble(graph: Graph, X: str, ensemble: Ensemble) -> str:
@@ -148,7 +131,7 @@ def _block(graph: Graph, X: str, block: Any, p: int) -> str:
         scores = _member(graph, _filled(graph, X, block.fill), block.member)
     elif isinstance(block, Tempered):
         powered = graph.add("Mul", _block(graph, X, block.block, p), float(block.power))
-        top, rest = _log_sum(graph, powered)
+        top, rest = log_sum(graph, powered)
         scores = graph.add("Sub", graph.add("Sub", powered, top), rest)
     elif isinstance(block, Trees):
         raise refusal(f"boost={block.library!r}", f"its trees are a booster of {block.library}'s; fit with boost=None")
@@ -200,37 +183,15 @@ def _probabilities(graph: Graph, X: str, classifier: Any, classes: np.ndarray, p
     return add_class_scores(graph, X, classifier, classes, p)
 
 
-def _scored(graph: Graph, P: str, score: Any, C: int) -> tuple[str, list[str]]:
+def _scored(graph: Graph, P: str, score: Score, C: int) -> tuple[str, list[str]]:
     """Scores, and the probabilities, or sums of them, that each is made of."""
-    if getattr(score, "randomised", False):
+    if score.randomised:
         raise refusal(f"conformity_score={score!r}", "it is randomised; fit with randomised=False")
-    if isinstance(score, LAC):
-        return P, [P]
-    if isinstance(score, Margin):
-        ordered = _ordered(graph, P, 2)
-        first, second = graph.columns(ordered, [0]), graph.columns(ordered, [1])
-        other = graph.add("Where", graph.add("Less", P, first), first, second)
-        return graph.add("Sub", P, other), [P, other]
-    if not isinstance(score, (TopK, APS, RAPS, SAPS)):
+    if not hasattr(score, "export"):
         raise refusal(
             f"conformity_score={score!r}", "only the scores of tightset.scores are exported, not a function of your own"
         )
-    ordered = _ordered(graph, P, C)
-    ahead = _ahead(graph, ordered, P, C, "Greater")
-    o = graph.add("Add", graph.cast(ahead, "DOUBLE"), 1.0)
-    if isinstance(score, TopK):
-        return graph.add("Neg", o), []
-    if isinstance(score, SAPS):
-        top, weight = graph.columns(ordered, [0]), float(score.weight or 0)
-        lower = graph.add("Add", top, graph.add("Mul", graph.add("Sub", o, 1.0), weight))
-        return graph.add("Neg", lower), [top]
-    last = graph.add("Sub", _ahead(graph, ordered, P, C, "GreaterOrEqual"), 1)
-    total = graph.add("GatherElements", graph.add("CumSum", ordered, 1), last, axis=1)
-    adaptive = graph.add("Add", graph.add("Neg", total), graph.add("Mul", P, _BREAKS_TIES))
-    if isinstance(score, APS):
-        return adaptive, [total]
-    over = graph.add("Max", graph.add("Sub", o, float(score.rank or 0)), 0.0)
-    return graph.add("Sub", adaptive, graph.add("Mul", over, float(score.penalty or 0))), [total]
+    return score.export(graph, P, C)
 
 
 def _error(graph: Graph, P: str, model: Scored, shares: list[str]) -> str | None:
@@ -251,19 +212,3 @@ def _error(graph: Graph, P: str, model: Scored, shares: list[str]) -> str | None
 def _spread(graph: Graph, q: str) -> str:
     """``q (1 - q)``."""
     return graph.add("Abs", graph.add("Mul", q, graph.add("Sub", 1.0, q)))
-
-
-def _ordered(graph: Graph, P: str, k: int) -> str:
-    """The ``k`` largest of each row, the largest first."""
-    return graph.add("TopK", P, [k], axis=1)
-
-
-def _ahead(graph: Graph, ordered: str, P: str, C: int, relation: str) -> str:
-    """How many of its row are greater than each (or as great), by binary search in the row: int ``(n, C)``."""
-    found = graph.add("Mul", graph.cast(graph.add("IsNaN", P), "INT64"), 0)
-    for step in [2**at for at in reversed(range(C.bit_length()))]:
-        at = graph.add("Add", found, step - 1)
-        probe = graph.add("GatherElements", ordered, graph.add("Min", at, C - 1), axis=1)
-        further = graph.add("And", graph.add(relation, probe, P), graph.add("Less", at, C))
-        found = graph.add("Add", found, graph.add("Where", further, step, 0))
-    return found

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from tightset.compute.arrays import Array
+from tightset.compute.graphs import GraphWriter
 
 __all__ = ["Measure"]
 
@@ -33,4 +34,11 @@ class Measure(Protocol):
 
     def backward(self, X: Array, saved: Any, dA: Array) -> Array:
         """``dL/dtheta (B, m, D)`` for ``dA = dL/dA``; it uses up ``saved`` and ``dA``."""
+        ...
+
+    def export(self, graph: GraphWriter, U: str, error: str, C: int) -> tuple[str, str]:
+        """Scores ``(n, C)`` from ``U = theta' x (n, D)`` as nodes of a graph, and how far rounding may move them.
+
+        ``error (n, D)`` is how far it may move ``U``.
+        """
         ...

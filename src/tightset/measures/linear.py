@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tightset.compute.arrays import Array, Run, Scratch
+from tightset.compute.graphs import GraphWriter
 from tightset.measures.products import product, pull
 
 __all__ = ["Linear"]
@@ -47,3 +48,6 @@ class Linear:
 
     def backward(self, X: Array, saved: None, dA: Array) -> Array:  # noqa: ARG002 - nothing to know
         return pull(X, dA)
+
+    def export(self, graph: GraphWriter, U: str, error: str, C: int) -> tuple[str, str]:  # noqa: ARG002
+        return U, error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tightset.compute.arrays import Array, namespace
+from tightset.compute.graphs import GraphWriter, log_sum
 from tightset.measures.products import product, pull, to_log_softmax
 
 __all__ = ["Softmax"]
@@ -39,3 +40,8 @@ class Softmax:
         p *= xp.sum(dA, axis=-1, keepdims=True)
         dA -= p
         return pull(X, dA)
+
+    def export(self, graph: GraphWriter, U: str, error: str, C: int) -> tuple[str, str]:  # noqa: ARG002
+        top, rest = log_sum(graph, U)
+        scores = graph.add("Sub", graph.add("Sub", U, top), rest)
+        return scores, graph.add("Add", error, graph.reduce("ReduceMax", error))

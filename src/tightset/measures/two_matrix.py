@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from tightset.compute.arrays import Array, namespace
+from tightset.compute.graphs import GraphWriter, log_sum
 from tightset.measures.products import product, pull, to_log_softmax
 
 __all__ = ["TwoMatrix"]
@@ -38,3 +41,10 @@ class TwoMatrix:
         saved[..., :C] = dA
         saved[..., C:] = p
         return pull(X, saved)
+
+    def export(self, graph: GraphWriter, U: str, error: str, C: int) -> tuple[str, str]:
+        (scores, gate), (own, of_gate) = (
+            (graph.columns(one, np.arange(C)), graph.columns(one, np.arange(C, 2 * C))) for one in (U, error)
+        )
+        found = graph.add("Sub", scores, graph.add("Add", *log_sum(graph, gate)))
+        return found, graph.add("Add", own, graph.reduce("ReduceMax", of_gate))

@@ -9,6 +9,7 @@ import numpy as np
 from tightset.compute.arrays import settle
 from tightset.compute.hashing import hash_uniform
 from tightset.compute.partitions import as_floats
+from tightset.conformal.contract import Score
 from tightset.conformal.scores import named
 from tightset.models.class_scores import are_probabilities, class_scores
 from tightset.models.contract import Shared
@@ -23,11 +24,11 @@ class Scored(NamedTuple):
     """A classifier, and the score that is made of its probabilities."""
 
     classifier: Any
-    score: Any
+    score: Score
 
     @property
     def randomised(self) -> bool:
-        return bool(getattr(self.score, "randomised", False))
+        return self.score.randomised
 
     def scores(self, X: Any, shared: Shared) -> np.ndarray:
         """Conformity scores ``(n, C)``; those that are randomised hang on the seed and the positions of the rows."""
@@ -47,7 +48,7 @@ class Scored(NamedTuple):
     def probabilities(self, X: Any, classes: np.ndarray) -> np.ndarray:
         """Those of the classifier ``(n, C)``, or other scores if its conformity score takes them."""
         P = class_scores(self.classifier, X, classes)
-        if getattr(self.score, "needs_probabilities", False) and not are_probabilities(P):
+        if self.score.needs_probabilities and not are_probabilities(P):
             raise ValueError(
                 f"conformity_score={named(self.score)} needs probabilities, but {type(self.classifier).__name__} gave "
                 "scores that do not add up to 1 in every row; 'lac', 'margin' and 'top-k' take any scores"

@@ -15,6 +15,7 @@ from tightset.models.ensembles import Ensemble, LinearModel, LogProbabilities, M
 from tightset.models.scored import Logistic, Scored
 from tightset.models.trees import LIBRARIES, Trees
 from tightset.storage.fields import floats, must, places, shown
+from tightset.storage.registry import is_storable
 
 __all__ = ["check_classifier", "check_member", "check_scores", "refused"]
 
@@ -41,7 +42,7 @@ def check_scores(model: Any, columns: int | None, classes: np.ndarray) -> None:
         case Stacked():
             _check_stacked(model, columns, classes)
         case Scored():
-            must(hasattr(model.score, "choices") and not model.score.choices(), "Scored.score must be a score")
+            must(is_storable(type(model.score)) and not model.score.is_open, "Scored.score must be a score")
             check_classifier(model.classifier, columns, classes)
         case _:
             raise ModelFileError(f"Fold.models holds {shown(model)}, which scores nothing")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -17,20 +18,34 @@ class Objective(Protocol):
     Conventions
     -----------
     A : (B, k, C) scores; y : (k,) labels, sorted; runs : the same as runs of equal labels; weight : (B, k) or None.
+    ``needs_threshold`` says that a block wants to know the threshold over all rows.
     """
+
+    @property
+    def needs_threshold(self) -> bool: ...
 
     def take(self, candidates: Array) -> Self:
         """The objective of some of the candidates."""
+        ...
+
+    def beside(self, others: Sequence[Self]) -> Self:
+        """The candidates of this one, and of others of its kind, in one."""
         ...
 
     def value_and_gradient(self, A: Array, y: np.ndarray, weight: Array | None = None) -> tuple[Array, Array]:
         """Loss ``(B,)`` and ``dL/dA (B, k, C)`` for scores that are all at hand."""
         ...
 
-    def block(self, A: Array, runs: list[Run], weight: Array, q: Array) -> tuple[Any, Array | None, Array]:
+    def threshold(self, alphas: Array, weight: Array) -> Array:
+        """``q (B,)`` from the scores of the own labels ``(B, k)`` and weights of sum 1, if it is needed."""
+        ...
+
+    def block(
+        self, A: Array, runs: list[Run], weight: Array | None, threshold: Array | None = None
+    ) -> tuple[Any, Array | None, Array]:
         """Sums over some of the rows, each ``(B,)``, and two raw derivatives: ``dF (B, k, C)`` or None, ``dV (B, k)``.
 
-        ``q (B,)`` is the threshold over all rows, for objectives that have one. The memory of ``A`` is used up.
+        ``threshold (B,)`` is that over all rows. The memory of ``A`` is used up.
         """
         ...
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from tightset.compute.arrays import Array, Run, label_runs, namespace, own_label, tanh_inplace
 from tightset.conformal.inefficiency import SIZE, Inefficiency
+from tightset.objectives.weights import together
 
 __all__ = ["FORMS", "Penalised", "Sums"]
 
@@ -50,6 +52,7 @@ class Penalised:
     q: float = 1.0
     f: Inefficiency = SIZE
     form: str = "-1/L"
+    needs_threshold: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.form not in FORMS:
@@ -59,16 +62,26 @@ class Penalised:
         """The objective of some of the candidates."""
         return replace(self, eps=self.eps[candidates], lam=self.lam[candidates], gamma=self.gamma[candidates])
 
-    def block(
-        self, A: Array, runs: list[Run], weight: Array | None = None, *, overwrite: bool = False
-    ) -> tuple[Sums, Array, Array]:
-        """Sums over the rows of ``A``, with the raw derivatives ``dF (B, k, C)`` and ``dV (B, k)``.
+    def beside(self, others: Sequence[Self]) -> Self:
+        """The candidates of this one, and of others, in one."""
+        joined = {name: together([getattr(one, name) for one in (self, *others)]) for name in ("eps", "lam", "gamma")}
+        return replace(self, **joined)
 
-        With ``overwrite`` the memory of ``A`` becomes that of ``dF``.
-        """
+    def threshold(self, alphas: Array, weight: Array) -> Array:  # noqa: ARG002 - it is fixed
+        """``q (B,)``, which is part of the objective."""
+        return namespace(alphas).full_like(alphas[:, 0], self.q)
+
+    def block(
+        self,
+        A: Array,
+        runs: list[Run],
+        weight: Array | None,
+        threshold: Array | None = None,  # noqa: ARG002
+    ) -> tuple[Sums, Array, Array]:
+        """Sums over the rows of ``A``, and the raw derivatives ``dF``, in the memory of ``A``, and ``dV``."""
         xp = namespace(A)
         B, k, C = A.shape
-        t = A if overwrite else xp.asarray(A, copy=True)
+        t = A
         t -= self.q
         t *= (self.gamma / 2)[:, None, None]
         t = tanh_inplace(t)
@@ -91,18 +104,19 @@ class Penalised:
             slope *= weight[..., None]
         return Sums(total, xp.sum(loss_rows, axis=-1), xp.sum(cover_rows, axis=-1)), slope, d_own
 
-    def combine(self, sums: Sums) -> tuple[Array, Array, Array]:
+    def combine(self, sums: tuple[Array, ...]) -> tuple[Array, Array, Array]:
         """Loss ``(B,)`` and the weights ``a, b (B,)`` of the two raw derivatives."""
-        V = sums.covered / sums.weight - (1 - self.eps)
-        L = sums.inefficiency / sums.weight + self.lam * V * V
+        weight, inefficiency, covered = sums
+        V = covered / weight - (1 - self.eps)
+        L = inefficiency / weight + self.lam * V * V
         value, slope = _transform(L, self.form)
-        a = -slope * self.gamma / (4 * sums.weight)
+        a = -slope * self.gamma / (4 * weight)
         return value, a, a * 2 * self.lam * V
 
     def value_and_gradient(self, A: Array, y: np.ndarray, weight: Array | None = None) -> tuple[Array, Array]:
         """Loss ``(B,)`` and ``dL/dA (B, k, C)`` for scores that are all at hand."""
         runs = label_runs(y)
-        sums, dA, d_own = self.block(A, runs, weight)
+        sums, dA, d_own = self.block(namespace(A).asarray(A, copy=True), runs, weight)
         loss, a, b = self.combine(sums)
         dA *= a[:, None, None]
         for label, start, stop in runs:

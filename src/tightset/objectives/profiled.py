@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
 from tightset.compute.arrays import Array, Run, label_runs, namespace, own_label, tanh_inplace
 from tightset.conformal.inefficiency import SIZE, Inefficiency
-from tightset.objectives.weights import normalised
+from tightset.objectives.weights import normalised, together
 
 __all__ = ["Profiled"]
 
@@ -43,6 +44,11 @@ class Profiled:
     gamma: Array
     f: Inefficiency = SIZE
     tol: float = 1e-5
+    needs_threshold: ClassVar[bool] = True
+
+    def beside(self, others: Sequence[Self]) -> Self:
+        joined = {name: together([getattr(one, name) for one in (self, *others)]) for name in ("eps", "gamma")}
+        return replace(self, **joined)
 
     def take(self, candidates: Array) -> Self:
         return replace(self, eps=self.eps[candidates], gamma=self.gamma[candidates])
@@ -94,16 +100,21 @@ class Profiled:
         excess = (xp.sum(w * own, axis=1) - (1 - 2 * self.eps)) / 2
         return xp.sum(w * self.f(s), axis=1) - rho * excess, dA
 
-    def block(self, A: Array, runs: list[Run], weight: Array, q: Array) -> tuple[tuple[Array, ...], Array, Array]:
+    def block(
+        self, A: Array, runs: list[Run], weight: Array | None, threshold: Array | None = None
+    ) -> tuple[tuple[Array, ...], Array, Array]:
         """For rows that are not all at hand: sums over these ``(B,)``, and the raw derivatives ``dF`` and ``dV``.
 
         The sums are of ``w``, ``w f(s)``, ``w t`` at the own label, ``dF`` and ``dV``; the memory of ``A`` is used up.
         """
         xp = namespace(A)
-        A -= q[:, None, None]
+        if threshold is None:
+            raise ValueError("rows that are not all at hand need the threshold of all of them")
+        A -= threshold[:, None, None]
         A *= (self.gamma / 2)[:, None, None]
         t = tanh_inplace(A)
         own = own_label(t, runs)
+        weight = xp.ones_like(own) if weight is None else weight
         s = (A.shape[-1] + xp.sum(t, axis=-1)) / 2
         dF = t
         dF *= t

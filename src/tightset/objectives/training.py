@@ -10,6 +10,7 @@ import numpy as np
 
 from tightset.compute.arrays import Array, Run, Scratch, namespace
 from tightset.compute.blocks import Block, Rows
+from tightset.compute.contracts import check_offers
 from tightset.measures.contract import Measure
 from tightset.objectives.contract import Objective
 from tightset.objectives.penalised import Penalised, Sums
@@ -37,6 +38,10 @@ class Training:
     anchor: Array
     pull: Array
     centre: Array | None = None
+
+    def __post_init__(self) -> None:
+        check_offers(self.objective, Objective)
+        check_offers(self.measure, Measure)
 
     def take(self, candidates: Array) -> Self:
         return replace(
@@ -68,7 +73,7 @@ def centred(theta: Array, centre: Array | None) -> Array:
     return theta
 
 
-class FusedMeasure(Protocol):
+class BlockMeasure(Protocol):
     """What `Surrogate` asks of a measure: scores that are linear in the parameters."""
 
     def scores(self, X: Array, theta: Array, scratch: Scratch | None = None) -> Array: ...
@@ -84,12 +89,16 @@ class Surrogate:
     """
 
     rows: Rows
-    measure: FusedMeasure
+    measure: BlockMeasure
     objective: Penalised
     centre: Array | None = None
     candidates: Array | None = None
     score_scratch: Scratch = field(default_factory=Scratch)
     gradient_scratch: Scratch = field(default_factory=Scratch)
+
+    def __post_init__(self) -> None:
+        check_offers(self.objective, Objective)
+        check_offers(self.measure, BlockMeasure)
 
     def take(self, candidates: Array) -> Self:
         return replace(self, objective=self.objective.take(candidates), candidates=candidates)
@@ -106,7 +115,7 @@ class Surrogate:
                 if weight is not None and weight.ndim == 2 and self.candidates is not None:
                     weight = weight[self.candidates]
                 A = self.measure.scores(block.X, theta, self.score_scratch)
-                sums, dF, dV = self.objective.block(A, block.runs, weight, overwrite=True)
+                sums, dF, dV = self.objective.block(A, block.runs, weight)
                 pulled = self.measure.pullback(block.X, dF, self.gradient_scratch)
                 if total is None:  # the sum starts as a copy: scratch memory is reused
                     total = (sums, pulled + 0, xp.zeros_like(pulled))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy import sparse
@@ -21,6 +21,7 @@ from tightset.conformal.inefficiency import Inefficiency
 from tightset.measures import MEASURES
 from tightset.models.columns import Columns
 from tightset.models.ensembles import Member
+from tightset.objectives.contract import Objective
 from tightset.objectives.log_loss import LogLoss
 from tightset.objectives.profiled import Profiled
 from tightset.objectives.training import centred
@@ -50,7 +51,7 @@ class _Piece(NamedTuple):
 
     columns: Columns
     measure: str
-    objective: Profiled | LogLoss
+    objective: Objective
     eps: float
     sharpness: float
     theta: np.ndarray
@@ -163,7 +164,7 @@ class _OnAllRows:
 
     def __call__(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         parameters = self.unpacked(theta)
-        if isinstance(self.pieces[0].objective, Profiled):
+        if self.pieces[0].objective.needs_threshold:
             self.thresholds(parameters)
         groups = _groups(self.pieces, parameters)
         found = iter(self.rows.total(_losses, groups, self.about[self.at]))
@@ -193,7 +194,7 @@ class _OnAllRows:
                 if hard:
                     found = np.interp(piece.eps, np.cumsum(counts) / counts.sum(), middles + piece.step / 2)
                 else:
-                    found = cast("Profiled", piece.objective).threshold(middles[None], counts[None] / counts.sum())[0]
+                    found = piece.objective.threshold(middles[None], counts[None] / counts.sum())[0]
                 self.about[self.at[b]] = found
             moved = np.abs(self.about[self.at] - about) * [piece.sharpness for piece in self.pieces]
             if (moved <= _REACH / 3).all():  # what lies beyond the bins is then far from the threshold
@@ -214,7 +215,7 @@ class _Group(NamedTuple):
     at: np.ndarray
     columns: Columns
     measure: str
-    objective: Profiled | LogLoss
+    objective: Objective
     theta: np.ndarray  # (B, m, D)
     step: np.ndarray  # (B,)
 
@@ -226,10 +227,7 @@ def _groups(pieces: list[_Piece], parameters: list[np.ndarray]) -> list[_Group]:
     groups = []
     for at in alike.values():
         first, own = pieces[at[0]], [pieces[b] for b in at]
-        objective = first.objective
-        if isinstance(objective, Profiled):
-            eps, gamma = (np.array([getattr(piece, name) for piece in own]) for name in ("eps", "sharpness"))
-            objective = replace(objective, eps=eps, gamma=gamma)
+        objective = first.objective.beside([piece.objective for piece in own[1:]])
         theta, step = np.stack([parameters[b] for b in at]), np.array([piece.step for piece in own])
         groups.append(_Group(np.array(at), first.columns, first.measure, objective, theta, step))
     return groups

@@ -8,6 +8,7 @@ from typing import Any, Union, get_args, get_origin
 
 import numpy as np
 
+from tightset.compute.contracts import members_of
 from tightset.exceptions import ModelFileError
 
 __all__ = ["fits", "floats", "must", "places", "shown"]
@@ -36,7 +37,8 @@ def fits(value: Any, hint: Any) -> bool:
         kinds = (int, np.integer) if hint is int else (int, float, np.integer, np.floating)
         return isinstance(value, kinds) and not isinstance(value, bool)
     if getattr(hint, "_is_protocol", False):
-        return type(value).__module__.startswith("tightset.") and hasattr(value, "scores")
+        own = type(value).__module__.startswith("tightset.")
+        return own and all(hasattr(value, name) for name in members_of(hint))
     return isinstance(value, bool | np.bool_ if hint is bool else (origin or hint))
 
 
