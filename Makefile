@@ -5,7 +5,9 @@ BIN := $(VENV)/bin
 
 .PHONY: demo test lint imports docs docs-pages docs-serve bench bench-ways bench-gpu bench-dask bench-peers claims paper efficiency clean
 
-demo: $(VENV)/installed
+# Installs no more than the demo needs, unless everything is there.
+demo:
+	test -e $(VENV)/installed || $(MAKE) --no-print-directory $(VENV)/command-line
 	$(BIN)/tightset demo
 
 # Two workers with a thread each: threads of two workers would wait for each other.
@@ -75,12 +77,18 @@ bench-peers: $(VENV)/installed
 	$(BIN)/python -m studies peers run --out results/peers
 	$(BIN)/python -m studies peers report --results results/peers --out docs/peers.md
 
-$(VENV)/installed: pyproject.toml constraints.txt
+$(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "tightset needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/command-line: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[cli]'
+	touch $@
+
+$(VENV)/installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt \
-		--editable '.[dask,io,lightgbm,onnx,plots]' --group dev
+		--editable '.[cli,dask,io,lightgbm,onnx,plots]' --group dev
 	touch $@
 
 clean:

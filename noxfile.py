@@ -12,7 +12,7 @@ import nox
 nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "uv|virtualenv"
 
-EXTRAS = ".[dask,io,lightgbm,onnx,plots]"
+EXTRAS = ".[cli,dask,io,lightgbm,onnx,plots]"
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}  # for each of two workers
 
 

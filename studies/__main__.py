@@ -3,7 +3,7 @@
 import typer
 
 from studies.commands import data_app, efficiency_app, paper_app, peers_app
-from tightset.cli.app import main
+from tightset.cli import main
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Experiments, and the pages that they write.")
 app.add_typer(data_app, name="data")

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import typer
 
-from tightset.cli import app
+from tightset.cli.app import app
 
 PAGE = Path(__file__).parents[1] / "docs" / "command-line.md"
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["ModelFileError", "TableError", "TightsetWarning", "warn"]
+__all__ = ["ModelFileError", "TableError", "TightsetWarning", "needed_for", "warn"]
 
 _PACKAGE = str(Path(__file__).parent)
 
@@ -21,6 +23,22 @@ class TableError(ValueError):
 
 class ModelFileError(ValueError):
     """A model cannot be stored safely, or a file is not a model that can be opened safely."""
+
+
+@contextmanager
+def needed_for(what: str, extra: str) -> Iterator[None]:
+    """Around the import of a package that not everybody has: where it is missing, the error names the extra.
+
+    >>> with needed_for("a choir", "song"):
+    ...     import nightingale
+    Traceback (most recent call last):
+    ImportError: a choir needs nightingale, which is not installed: pip install "tightset[song]"
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        missing = (error.name or "another package").partition(".")[0]
+        raise ImportError(f'{what} needs {missing}, which is not installed: pip install "tightset[{extra}]"') from None
 
 
 def warn(message: str) -> None:

@@ -19,7 +19,7 @@ from tightset.cli.show import say, show_comparison, visible
 from tightset.cli.training import training_app
 from tightset.cli.using import using_app
 
-__all__ = ["app", "main"]
+__all__ = ["app", "run"]
 
 app = typer.Typer(
     add_completion=False,
@@ -105,7 +105,7 @@ def _open_standard_streams() -> None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123 - as long as the process
 
 
-def main(commands: typer.Typer = app) -> None:
+def run(commands: typer.Typer | None = None) -> None:
     """Run a command line; whatever goes wrong is a sentence and an exit code, not a traceback.
 
     0: done. 1: a file, a table or a model is not as it should be. 2: wrong usage. 130: interrupted. 141: who reads the
@@ -130,7 +130,7 @@ def main(commands: typer.Typer = app) -> None:
         for how in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
             signal.signal(how, stop)  # so that what is half done is taken away
     try:
-        code = commands(standalone_mode=False)
+        code = (commands or app)(standalone_mode=False)
         if sys.stdout is not None:
             sys.stdout.flush()  # here, where it can still be said that nobody reads it
     except (typer.Abort, KeyboardInterrupt):

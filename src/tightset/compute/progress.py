@@ -8,6 +8,8 @@ import time
 from types import TracebackType
 from typing import Any, Self
 
+from tightset.exceptions import warn
+
 __all__ = ["Progress"]
 
 _PATIENCE = 5.0  # seconds before a bar appears that was not asked for
@@ -57,9 +59,15 @@ class Progress:
         return bool(self._show)
 
     def _open(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-        from rich.progress import Progress as Bar
+        try:
+            from rich.console import Console
+            from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+            from rich.progress import Progress as Bar
+        except ModuleNotFoundError:
+            if self._show != "auto":
+                warn('a progress bar needs rich, which is not installed: pip install "tightset[cli]"')
+            self._show = False
+            return
 
         columns = (
             TextColumn("{task.description}"),

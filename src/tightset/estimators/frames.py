@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from tightset.exceptions import needed_for
+
 __all__ = ["as_frame", "lists_of_labels"]
 
 
@@ -30,7 +32,8 @@ def as_frame(
     """
     if type(X).__module__.partition(".")[0] == "polars":
         return _polars(found, classes, levels, single=single, as_labels=as_labels)
-    import pandas as pd
+    with needed_for("as_frame=True", "cli"):
+        import pandas as pd
 
     index = X.index if isinstance(X, (pd.DataFrame, pd.Series)) else pd.RangeIndex(found.shape[1])
     if as_labels:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tightset.compute.rows import take
+from tightset.exceptions import needed_for
 from tightset.report.numbers import Listed
 from tightset.report.words import NAME, p_text, text, thousandths
 
@@ -20,7 +21,8 @@ _SET = 6  # labels of a set shown at once; the script has the same number
 
 def cells_of(frame: Any, at: np.ndarray, names: Any) -> tuple[list[str], list[bool], list[list[str]]]:
     """Names of the first columns, whether they hold numbers, and their cells as text; an index is a column too."""
-    import pandas as pd
+    with needed_for("a report", "cli"):
+        import pandas as pd
 
     part = take(frame, at)
     if hasattr(part, "iloc"):

@@ -25,6 +25,7 @@ from tightset.compute.rows import MemoryRows, lies_elsewhere, take
 from tightset.conformal.ranks import significance
 from tightset.conformal.shortfall import REMEDY
 from tightset.estimators.base import ConformalPredictor
+from tightset.exceptions import needed_for
 from tightset.report import figures as report_figures
 from tightset.report.numbers import Listed, by_label, hardest, listed, size_bins, stops, tally
 from tightset.report.panels import LabelTexts, label_texts, panels
@@ -299,7 +300,8 @@ def _embedded(
 
 
 def _render(facts: dict[str, Any], data: str) -> str:
-    from jinja2 import Environment, FunctionLoader, StrictUndefined
+    with needed_for("a report", "cli"):
+        from jinja2 import Environment, FunctionLoader, StrictUndefined
     from markupsafe import Markup
 
     folder = files("tightset.report") / "page"

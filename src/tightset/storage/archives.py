@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tightset.exceptions import needed_for
 from tightset.storage.boosters import sound_lightgbm, sound_xgboost
 from tightset.storage.compiled import check_compiled
 from tightset.storage.trust import unknown_types
@@ -44,7 +45,8 @@ def untrusted_types(data: bytes, trusted: Iterable[str]) -> list[str]:
 
 def build(data: bytes, trusted: Iterable[str]) -> Any:
     """The estimator again. Raises `UntrustedError`, or ValueError if its numbers would lead compiled code astray."""
-    import skops.io
+    with needed_for("a model file with an estimator of another package", "files"):
+        import skops.io
 
     schema, not_of_skops = _schema(data)
     unknown = unknown_types(schema, not_of_skops, trusted)
@@ -57,8 +59,9 @@ def build(data: bytes, trusted: Iterable[str]) -> Any:
 
 def _schema(data: bytes) -> tuple[Any, set[str]]:
     """What skops says is inside, and the types among it that it does not trust by itself."""
-    import skops.io
-    from skops.io._protocol import PROTOCOL
+    with needed_for("a model file with an estimator of another package", "files"):
+        import skops.io
+        from skops.io._protocol import PROTOCOL
 
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         entries = archive.infolist()

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tightset.compute.identity import Same
-from tightset.exceptions import ModelFileError
+from tightset.exceptions import ModelFileError, needed_for
 from tightset.storage.archives import UntrustedError, build, untrusted_types
 from tightset.storage.registry import KINDS, fields_of, is_storable, make
 
@@ -119,7 +119,8 @@ class _Packer:
         return {"array": self._hold(np.array(native, order="C"))}
 
     def _through_skops(self, value: Any, where: str) -> bytes:
-        import skops.io
+        with needed_for("a model file with an estimator of another package", "files"):
+            import skops.io
 
         name = f"{type(value).__module__}.{type(value).__qualname__}"
         try:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tightset.exceptions import TableError, warn
+from tightset.exceptions import TableError, needed_for, warn
 from tightset.storage.registry import storable
 from tightset.tables.texts import spelled_as
 
@@ -160,7 +160,8 @@ class Encoding(NamedTuple):
 
 def as_numbers(values: Any, name: str) -> np.ndarray:
     """A column as floats, NaN where missing; raises if there is a text, or infinity."""
-    import pandas as pd
+    with needed_for("a table", "cli"):
+        import pandas as pd
 
     if isinstance(values.dtype, pd.SparseDtype):
         values = values.sparse.to_dense()

@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tightset.exceptions import TableError
+from tightset.exceptions import TableError, needed_for
 from tightset.tables.texts import as_text
 
 __all__ = ["FrameTable", "TableFile", "check_names"]
@@ -184,7 +184,8 @@ class TableFile:
         text: Collection[str],
         label: str | None,
     ) -> Iterator[Any]:
-        import pandas as pd
+        with needed_for("a table", "cli"):
+            import pandas as pd
 
         texts = {*text, label}
         try:

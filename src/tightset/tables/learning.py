@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tightset.exceptions import TableError, warn
+from tightset.exceptions import TableError, needed_for, warn
 from tightset.tables.encoding import MISSING, OTHER, Category, Encoding, Number, as_numbers
 from tightset.tables.texts import is_number, without_point
 
@@ -35,7 +35,8 @@ class ColumnKinds:
         self.names: list[str] = []
 
     def see(self, frame: Any) -> None:
-        import pandas as pd
+        with needed_for("a table", "cli"):
+            import pandas as pd
 
         self.names = [str(name) for name in frame.columns if name not in self._skip]
         for name in self.names:
