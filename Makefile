@@ -36,6 +36,7 @@ docs-pages: $(VENV)/installed
 	$(BIN)/python tools/cli_reference.py
 	$(BIN)/python tools/examples_page.py
 	$(BIN)/python tools/figures.py
+	$(BIN)/python tools/architecture.py
 
 # Speed as ratios, side by side (under 10 minutes on 2 cores), and docs/performance.md from them.
 bench: $(VENV)/installed

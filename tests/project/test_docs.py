@@ -258,6 +258,23 @@ def test_the_reference_is_exactly_the_public_face():
         assert getattr(tightset, name) is not None
 
 
+def test_the_picture_and_the_list_of_files_are_those_of_the_package():
+    drawn = script("architecture")
+    assert drawn.page() == (DOCS / "architecture.md").read_text(), "run: python tools/architecture.py"
+    assert drawn.picture() == drawn.PICTURE.read_text(), "run: python tools/architecture.py"
+
+
+def test_the_architecture_names_files_that_there_are():
+    page = (DOCS / "architecture.md").read_text()
+    named = re.findall(
+        r"`((?:compute|conformal|measures|objectives|solvers|models|search|estimators|storage|tables|tests)/[\w./]+)`",
+        page,
+    )
+    assert len(named) > 15
+    for name in named:
+        assert (ROOT / name).exists() or (ROOT / "src" / "tightset" / name).exists(), name
+
+
 def test_every_page_is_in_the_navigation():
     nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
 

@@ -8,3 +8,15 @@ derivatives; only when all sums are known does the loss, and with it the weight 
 Both derivatives are pulled back block by block before ``a`` and ``b`` are known, so one pass over the rows gives
 the exact gradient for any cut into blocks.
 """
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tightset.objectives.contract import Objective
+from tightset.objectives.profiled import Profiled
+
+__all__ = ["OBJECTIVES", "Objective"]
+
+# What the paths of a search may descend, by name: called with eps (B,), gamma (B,), f and a tolerance.
+OBJECTIVES: dict[str, Callable[..., Objective]] = {"profiled": Profiled}

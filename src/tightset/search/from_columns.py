@@ -79,9 +79,7 @@ def _on_all_rows(
     one_measure = aim.nested and len(found) > 1
     with Threads(runtime.n_jobs) as threads:
         summed = rows.X.summed(rows.y, rows.weight, threads=threads)
-        trained = refine(
-            parts[:1] if one_measure else parts, summed, aim.f, search.max_iter, _open_ended(runtime.progress)
-        )
+        trained = refine(parts[:1] if one_measure else parts, summed, aim.f, search, _open_ended(runtime.progress))
     models = [Ensemble(own) for own in trained] * (len(found) if one_measure else 1)
     return [one._replace(model=own) for one, own in zip(found, models, strict=True)]
 
@@ -136,7 +134,7 @@ def logistic_regression(rows: TrainingRows, *, seed: Sequence[int]) -> Member:
     start = _plain_logistic(rows.take(sample).sorted(), standardise=True, progress=Progress())
     with Threads(1) as threads:
         summed = rows.X.summed(rows.y, rows.weight, threads=threads)
-        ((member,),) = refine([(0.5, [start])], summed, SIZE, 1)  # no steps of a path
+        ((member,),) = refine([(0.5, [start])], summed, SIZE, Search())  # no steps of a path
     return member
 
 

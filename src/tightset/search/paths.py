@@ -18,9 +18,8 @@ from tightset.compute.threads import Threads
 from tightset.conformal.inefficiency import Inefficiency
 from tightset.measures import MEASURES
 from tightset.models.columns import Columns
-from tightset.objectives.contract import Objective
+from tightset.objectives import OBJECTIVES, Objective
 from tightset.objectives.log_loss import LogLoss
-from tightset.objectives.profiled import Profiled
 from tightset.objectives.training import Training
 from tightset.search.settings import Search
 from tightset.solvers.descent import Solution
@@ -189,7 +188,7 @@ def path_candidates(
         anchor, whole = MEASURES[measure].start(start.theta[fits]), MEASURES[measure].start(start.theta[-1:])[0]
         theta = view.place(anchor + np.stack([_displacement(run, whole) for run, _ in pairs]))
         gamma = view.place(np.array([run.gamma for run, _ in pairs]))
-        objective = Profiled(view.place(np.full(len(pairs), eps)), gamma, f)
+        objective = OBJECTIVES[search.objective](view.place(np.full(len(pairs), eps)), gamma, f)
         found = []
         for pull in search.pulls:
             problem = view.training(measure, objective, fits, anchor, np.full((len(pairs), m, 1), pull))

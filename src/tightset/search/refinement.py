@@ -21,11 +21,11 @@ from tightset.conformal.inefficiency import Inefficiency
 from tightset.measures import MEASURES
 from tightset.models.columns import Columns
 from tightset.models.ensembles import Member
-from tightset.objectives.contract import Objective
+from tightset.objectives import OBJECTIVES, Objective
 from tightset.objectives.log_loss import LogLoss
-from tightset.objectives.profiled import Profiled
 from tightset.objectives.training import centred
 from tightset.search.paths import Candidate
+from tightset.search.settings import Search
 from tightset.search.shortlist import Judged
 from tightset.solvers.lbfgs import lbfgs
 
@@ -69,7 +69,7 @@ def refine(
     levels: Sequence[tuple[float, list[Judged]]],
     rows: Summed,
     f: Inefficiency,
-    max_iter: int,
+    search: Search,
     callback: Callable[[], None] | None = None,
 ) -> list[list[Member]]:
     """The members of each level ``(eps, members)``, trained on all rows from where the sample brought them.
@@ -82,10 +82,11 @@ def refine(
     total = float(rows.total(_weight)[0])
     trained = _descended([_logistic(one.of, total) for one in starts], rows, _LOGISTIC_ITERATIONS, callback)
     logistic = {key: piece.theta for key, piece in zip(starts, trained, strict=True)}
-    pieces = [_piece(one, logistic[Same(one.start or one)], eps, f, about) for eps, one, about in chosen]
+    how = OBJECTIVES[search.objective]
+    pieces = [_piece(one, logistic[Same(one.start or one)], eps, f, about, how) for eps, one, about in chosen]
     on_paths = [at for at, (_, one, _) in enumerate(chosen) if one.start is not None]
     if on_paths:
-        found = _descended([pieces[at] for at in on_paths], rows, max_iter, callback)
+        found = _descended([pieces[at] for at in on_paths], rows, search.max_iter, callback)
         for at, piece in zip(on_paths, found, strict=True):
             pieces[at] = piece
     thresholds = _OnAllRows.of(rows, pieces, callback).thresholds([piece.theta for piece in pieces], hard=True)
@@ -100,13 +101,20 @@ def _logistic(candidate: Candidate, total: float) -> _Piece:
     return _Piece(candidate.view.columns, "softmax", LogLoss(), 0.5, 1.0, theta, np.zeros_like(theta), held, 0.0)
 
 
-def _piece(candidate: Candidate, logistic: np.ndarray, eps: float, f: Inefficiency, about: float) -> _Piece:
+def _piece(
+    candidate: Candidate,
+    logistic: np.ndarray,
+    eps: float,
+    f: Inefficiency,
+    about: float,
+    objective_of: Callable[..., Objective],
+) -> _Piece:
     """A step of a path, which moves along with what it started from; or a logistic regression itself."""
     measure = MEASURES[candidate.measure]
     theta = anchor = measure.start(logistic[None])[0]
     if candidate.start is not None:
         theta = anchor + candidate.theta[-1] - measure.start(candidate.start.theta[-1:])[0]
-    objective = Profiled(np.array([eps]), np.array([candidate.sharpness]), f, _TOLERANCE)
+    objective = objective_of(np.array([eps]), np.array([candidate.sharpness]), f, _TOLERANCE)
     pull = np.full((len(theta), 1), candidate.pull)
     columns = candidate.view.columns
     return _Piece(columns, candidate.measure, objective, eps, candidate.sharpness, theta, anchor, pull, about)

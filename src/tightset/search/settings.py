@@ -11,6 +11,7 @@ import numpy as np
 
 from tightset.measures import MEASURES
 from tightset.models.trees import LIBRARIES
+from tightset.objectives import OBJECTIVES
 from tightset.objectives.penalised import FORMS
 from tightset.solvers.descent import OPTIMISERS
 from tightset.storage.registry import storable
@@ -61,6 +62,8 @@ class Search:
     average : bool, default True
         Use the average of a classifier's models of all rows and of the folds, unless cross-validation speaks against
         it. It makes sets smaller, but keeps ``1 + folds * repeats`` models (11 by default); with False there is one.
+    objective : {"profiled"}, default "profiled"
+        The loss that the paths descend: set size at exact coverage.
     boost : {"lightgbm", "xgboost"}, optional
         Also try trees on top of a classifier's scores that are grown for small sets (extras of the same names); X must
         be dense numbers, missing ones allowed. They are used if they make sets smaller.
@@ -85,6 +88,7 @@ class Search:
     unfold: bool = True
     standardise: bool = True
     average: bool = True
+    objective: str = "profiled"
     boost: str | None = None
 
     def __post_init__(self) -> None:
@@ -111,6 +115,8 @@ class Search:
             _check_whole(self, name, least)
         for name in ("both_columns", "unfold", "standardise", "average"):
             _check_truth(self, name)
+        if not (isinstance(self.objective, str) and self.objective in OBJECTIVES):
+            raise ValueError(f"objective must be one of {', '.join(map(repr, OBJECTIVES))}; got {self.objective!r}")
         if self.boost is not None and not (isinstance(self.boost, str) and self.boost in LIBRARIES):
             raise ValueError(f"boost must be None or one of {', '.join(map(repr, LIBRARIES))}; got {self.boost!r}")
 
