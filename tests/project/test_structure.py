@@ -9,6 +9,7 @@ import inspect
 import json
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ import pytest
 import tightset
 
 SOURCE = Path(tightset.__file__).parent
+ROOT = Path(__file__).parents[2]
 FILES = {path.relative_to(SOURCE).as_posix(): path.read_text() for path in sorted(SOURCE.rglob("*.py"))}
 TREES = {name: ast.parse(text) for name, text in FILES.items()}
 
@@ -123,6 +125,19 @@ def test_a_predictor_has_a_type(name):
     for node in ast.walk(TREES[name]):
         if isinstance(node, ast.arg) and node.arg in called and node.annotation is not None:
             assert ast.unparse(node.annotation) != "Any", f"line {node.lineno}"
+
+
+def test_the_data_go_down_through_the_layers_and_never_back_up():
+    """From `fit` to `predict_set`, calls from one folder into another; those into `compute` are free."""
+    layers = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]["layers"]
+    depth = {name: at for at, layer in enumerate(layers) for name in layer.split(" | ")}
+    code = "import json, trace_tool; print(json.dumps(list(trace_tool.traced())))"
+    load = f"import sys, importlib.util as u; s = u.spec_from_file_location('trace_tool', {str(ROOT / 'tools' / 'trace.py')!r}); "
+    load += "m = u.module_from_spec(s); sys.modules['trace_tool'] = m; s.loader.exec_module(m); "
+    found = subprocess.run([sys.executable, "-c", load + code], capture_output=True, text=True, check=True)
+    calls = json.loads(found.stdout)
+    assert [call for call in calls if depth[call[0]] >= depth[call[1]]] == []
+    assert len(calls) <= 12
 
 
 def test_only_compute_knows_where_rows_lie():

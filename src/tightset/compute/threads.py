@@ -80,6 +80,10 @@ class Threads:
         if self._stop.is_set():
             raise StoppedError
 
+    def tick(self, *_: object) -> None:
+        """`check`, as a callback of whatever takes many steps."""
+        self.check()
+
 
 class _SingleThreadedBlas:
     """Holds BLAS to one thread while any fit of the process asks for it; the last one out restores it."""

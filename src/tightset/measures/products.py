@@ -7,7 +7,7 @@ from scipy import sparse
 
 from tightset.compute.arrays import Array, Scratch, namespace
 
-__all__ = ["product", "pull", "to_log_softmax"]
+__all__ = ["centred", "product", "pull", "to_log_softmax"]
 
 
 def product(X: Array, theta: Array, scratch: Scratch | None = None) -> Array:
@@ -46,3 +46,15 @@ def to_log_softmax(Z: Array) -> Array:
     rest = xp.log(xp.sum(xp.exp(Z), axis=-1, keepdims=True))
     Z -= rest
     return top + rest
+
+
+def centred(theta: Array, centre: Array | None) -> Array:
+    """Parameters for rows whose column means ``c`` were not taken off.
+
+    ``theta . (x - c)`` is ``theta . x`` with the intercept lowered by ``theta . c``, so no zero is filled in.
+    """
+    if centre is None:
+        return theta
+    theta = namespace(theta).asarray(theta, copy=True)
+    theta[:, -1] -= centre @ theta[:, :-1]
+    return theta

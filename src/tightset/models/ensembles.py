@@ -12,9 +12,9 @@ from tightset.compute.arrays import Array
 from tightset.compute.identity import Same
 from tightset.compute.threads import Threads
 from tightset.measures import MEASURES
+from tightset.measures.products import centred
 from tightset.models.columns import Columns, as_numbers
 from tightset.models.contract import Block, Shared
-from tightset.objectives.training import centred
 from tightset.storage.registry import storable
 
 __all__ = [

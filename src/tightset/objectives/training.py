@@ -12,10 +12,14 @@ from tightset.compute.arrays import Array, Run, Scratch, namespace
 from tightset.compute.blocks import Block, Rows
 from tightset.compute.contracts import check_offers
 from tightset.measures.contract import Measure
+from tightset.measures.products import centred
 from tightset.objectives.contract import Objective
 from tightset.objectives.penalised import Penalised, Sums
 
-__all__ = ["Surrogate", "Training", "centred"]
+__all__ = [
+    "Surrogate",
+    "Training",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,15 +66,6 @@ class Training:
         away = theta - self.anchor
         held = self.pull * away
         return loss + xp.sum(held * away, axis=(1, 2)) / 2, gradient + held
-
-
-def centred(theta: Array, centre: Array | None) -> Array:
-    """Parameters for rows whose column means were not taken off; see `Training`."""
-    if centre is None:
-        return theta
-    theta = namespace(theta).asarray(theta, copy=True)
-    theta[:, -1] -= centre @ theta[:, :-1]
-    return theta
 
 
 class BlockMeasure(Protocol):

@@ -141,7 +141,7 @@ def _logistic_path(
     found = []
     for C in strengths:
         problem = view.training("softmax", LogLoss(), fits, start, held / C)
-        solution = lbfgs(problem, theta, max_iter=_LOGISTIC_ITERATIONS, callback=lambda *_: threads.check())
+        solution = lbfgs(problem, theta, max_iter=_LOGISTIC_ITERATIONS, callback=threads.tick)
         theta = solution.theta
         found.append(solution._replace(theta=to_numpy(theta)))
         progress.advance()
@@ -192,7 +192,7 @@ def path_candidates(
         found = []
         for pull in search.pulls:
             problem = view.training(measure, objective, fits, anchor, np.full((len(pairs), m, 1), pull))
-            solution = lbfgs(problem, theta, max_iter=search.max_iter, callback=lambda *_: threads.check())
+            solution = lbfgs(problem, theta, max_iter=search.max_iter, callback=threads.tick)
             theta = solution.theta
             found.append(solution._replace(theta=to_numpy(theta)))
             progress.advance()

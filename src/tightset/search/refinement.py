@@ -19,11 +19,11 @@ from tightset.compute.identity import Same
 from tightset.compute.rows import Summed
 from tightset.conformal.inefficiency import Inefficiency
 from tightset.measures import MEASURES
+from tightset.measures.products import centred
 from tightset.models.columns import Columns
 from tightset.models.ensembles import Member
 from tightset.objectives import OBJECTIVES, Objective
 from tightset.objectives.log_loss import LogLoss
-from tightset.objectives.training import centred
 from tightset.search.paths import Candidate
 from tightset.search.settings import Search
 from tightset.search.shortlist import Judged

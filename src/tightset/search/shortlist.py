@@ -9,8 +9,8 @@ import numpy as np
 
 from tightset.compute.arrays import to_numpy
 from tightset.measures import MEASURES
+from tightset.measures.products import centred
 from tightset.models.ensembles import Ensemble, Member, Stacked, combine
-from tightset.objectives.training import centred
 from tightset.search.judging import Judge
 from tightset.search.paths import Candidate
 from tightset.storage.registry import storable
