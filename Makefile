@@ -40,28 +40,28 @@ docs-pages: $(VENV)/installed
 
 # Speed as ratios, side by side (under 10 minutes on 2 cores), and docs/performance.md from them.
 bench: $(VENV)/installed
-	$(BIN)/python benchmarks/run.py
+	PYTHONPATH=. $(BIN)/python benchmarks/run.py
 
 # Coverage for every pair of types of rows, and every gain that is told of counted again on rows that nobody has seen
 # (about 40 minutes on 2 cores; the paper's data too where TIGHTSET_DATA points to them; TABLES='--table FILE.csv:TARGET'
 # adds tables of yours).
 claims: $(VENV)/installed
-	$(BIN)/python claims/coverage.py
-	$(BIN)/python claims/gains.py $(TABLES)
+	PYTHONPATH=. $(BIN)/python claims/coverage.py
+	PYTHONPATH=. $(BIN)/python claims/gains.py $(TABLES)
 
 # Ways to run a training step; torch, numexpr and numba are compared where they are installed.
 bench-ways: $(VENV)/installed
-	$(BIN)/python benchmarks/ways.py
+	PYTHONPATH=. $(BIN)/python benchmarks/ways.py
 
 # The same descents on a GPU, which must be there, with torch.
 bench-gpu: $(VENV)/installed
-	$(BIN)/python benchmarks/gpu.py
-	$(BIN)/python benchmarks/page.py
+	PYTHONPATH=. $(BIN)/python benchmarks/gpu.py
+	PYTHONPATH=. $(BIN)/python benchmarks/page.py
 
 # Fifty million rows, generated block by block, on two Dask workers (about 15 minutes on 2 cores).
 bench-dask: $(VENV)/installed
-	$(BIN)/python benchmarks/dask_scale.py
-	$(BIN)/python benchmarks/page.py
+	PYTHONPATH=. $(BIN)/python benchmarks/dask_scale.py
+	PYTHONPATH=. $(BIN)/python benchmarks/page.py
 
 # The paper's tables, measured anew (about 40 minutes on 2 cores; raw data: python -m studies data fetch) and written up.
 paper: $(VENV)/installed

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from functools import partial
 
 import numpy as np
@@ -15,10 +14,10 @@ from tightset.measures import MEASURES, Linear
 from tightset.objectives.penalised import Penalised
 from tightset.objectives.profiled import Profiled
 from tightset.objectives.training import Surrogate, Training
-from tightset.search.grid import GRID
+from tightset.search.settings import Grid
 from tightset.solvers.descent import GradientDescent, minimise
 
-SETTINGS = list(itertools.product(GRID["penalty"], GRID["sharpness"], GRID["learning_rate"]))
+SETTINGS = Grid().candidates()
 B = len(SETTINGS)
 EPS = 0.05
 STEPS = 20  # of a whole grid

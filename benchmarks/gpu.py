@@ -19,12 +19,15 @@ from typing import Any
 import numpy as np
 
 from tightset.compute.blocks import Rows
+from tightset.compute.progress import Progress
 from tightset.conformal.inefficiency import LOG, SIZE
 from tightset.measures import Linear
 from tightset.objectives.cuda import fused
 from tightset.objectives.penalised import Penalised
 from tightset.objectives.training import Surrogate
-from tightset.search.grid import GRID, grid_search
+from tightset.search.grid import StandardisedRows, descend
+from tightset.search.problem import Aim, Runtime
+from tightset.search.settings import Grid
 from tightset.solvers.descent import GradientDescent, minimise
 
 LEVELS = (0.8, 0.85, 0.9, 0.95, 0.99)
@@ -56,8 +59,7 @@ def seconds(torch: Any, function: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def settings(levels: int) -> np.ndarray:
-    grid = [(p, s, r) for p in GRID["penalty"] for s in GRID["sharpness"] for r in GRID["learning_rate"]]
-    return np.array([(1 - LEVELS[at], *one) for at in range(levels) for one in grid], dtype=np.float32)
+    return np.array([(1 - LEVELS[at], *one) for at in range(levels) for one in Grid().candidates()], dtype=np.float32)
 
 
 def rows_of(k: int, m: int, C: int) -> tuple[np.ndarray, np.ndarray]:
@@ -204,17 +206,13 @@ def agreement(torch: Any) -> dict[str, Any]:
 def crowded(torch: Any) -> dict[str, Any]:
     """A grid that does not fit into what memory is left is cut, and gives what it gives uncut."""
     X, y = rows_of(100_000, 21, 5)
-    grid = {
-        "penalties": [10, 20, 50, 100, 200],
-        "sharpnesses": [0.5, 1, 1.5, 2],
-        "learning_rates": [0.125, 0.25, 0.5, 1],
-    }
-    settings_ = grid | {"confidences": LEVELS, "max_iter": 30, "tol": 0.0, "device": "cuda"}
-    free = grid_search(X, y, 5, **settings_)
+    grid = Grid((10, 20, 50, 100, 200), (0.5, 1, 1.5, 2), (0.125, 0.25, 0.5, 1), max_iter=30, tol=0.0)
+    task = StandardisedRows(X, y, 5), Aim(LEVELS), grid, Runtime(Progress(), device="cuda")
+    free = descend(*task)
     torch.cuda.empty_cache()
     left = 2**30
     ballast = torch.empty(torch.cuda.mem_get_info()[0] - left, dtype=torch.uint8, device="cuda")
-    tight = grid_search(X, y, 5, **settings_)
+    tight = descend(*task)
     del ballast
     apart = max(float(np.abs(a.theta - b.theta).max()) for a, b in zip(free, tight, strict=True))
     return {"crowded_gib_left": left / 2**30, "crowded_theta_difference": apart}

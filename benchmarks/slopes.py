@@ -11,7 +11,10 @@ import numpy as np
 from clock import Ledger, Side, median_ms, slopes, take_turns
 from engine import batched_grid
 from samples import data, rows_of
-from tightset.search.grid import GRID, grid_search
+from tightset.compute.progress import Progress
+from tightset.search.grid import StandardisedRows, descend
+from tightset.search.problem import Aim, Runtime
+from tightset.search.settings import Grid
 
 STEPS = 20
 TIMES = (1, 4, 16)  # the rows of a set so often
@@ -29,17 +32,10 @@ def finer(values: tuple[float, ...], n: int) -> np.ndarray:
 def search(X: np.ndarray, y: np.ndarray, C: int, candidates: int) -> None:
     """The paper's grid for one level, part of it, or a finer one; with ``tol = 0`` nobody stops early."""
     lam, gamma, eta = GRIDS[candidates]
-    found = grid_search(
-        X,
-        y,
-        C,
-        confidences=[0.95],
-        penalties=finer(GRID["penalty"], lam),
-        sharpnesses=finer(GRID["sharpness"], gamma),
-        learning_rates=finer(GRID["learning_rate"], eta),
-        max_iter=STEPS,
-        tol=0.0,
+    grid = Grid(
+        finer(Grid.penalty, lam), finer(Grid.sharpness, gamma), finer(Grid.learning_rate, eta), max_iter=STEPS, tol=0.0
     )
+    found = descend(StandardisedRows(X, y, C), Aim([0.95]), grid, Runtime(Progress()))
     if not (found[0].table["n_iter"] == STEPS).all():
         raise AssertionError("a candidate stopped early: the cost of a step would be understated")
 

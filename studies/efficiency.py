@@ -39,7 +39,7 @@ COSTS = {"avila": 8.0, "covtype": 15.0, "dna": 4.0, "fotp": 10.0, "wine": 3.0, "
 METHODS: dict[str, dict[str, Any]] = {
     "scpo": {},
     "fast": {"search": "fast"},
-    "plain-columns": {"unfold": False},
+    "plain-columns": {"search": Search(unfold=False)},
     "no-paths": {"search": Search(paths=())},
 }
 
