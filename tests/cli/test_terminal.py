@@ -35,8 +35,9 @@ def escapes(tmp_path_factory):
     rows.to_csv(folder / f"rows{TITLE}.csv", index=False)
     rows.assign(**{f"more{TITLE}": 1}).to_csv(folder / "more.csv", index=False)
     rows[f"kind{TITLE}"] = rows[f"kind{TITLE}"].replace({f"rare{TITLE}": f"x{TITLE}"})
-    about = {"fitted by": f"me{TITLE}"}
-    fit_table(rows, f"kind{TITLE}", baseline(confidence=0.9), about=about).save(folder / "m.tightset")
+    model = fit_table(rows, f"kind{TITLE}", baseline(confidence=0.9))
+    model.about["fitted by"] = f"me{TITLE}"
+    model.save(folder / "m.tightset")
     return folder
 
 

@@ -11,9 +11,10 @@ from makers import baseline, quick_scpo, table
 from tightset import TightsetWarning
 from tightset.exceptions import TableError
 from tightset.tables.explaining import explain
-from tightset.tables.files import TableFile
+from tightset.tables.files import FrameTable, TableFile
 from tightset.tables.predictions import predicted
-from tightset.tables.predictor import fit_table
+from tightset.tables.predictor import fit_prepared, fit_table
+from tightset.tables.preparing import prepare
 from tightset.tables.target import Rare
 
 
@@ -178,7 +179,9 @@ def by_label(rare):
     part[:450] = 0
     predictor = baseline(confidence=0.9, label_conditional=True)
     with pytest.warns(TightsetWarning, match="a label that fewer than 9 calibration rows have is in every set at conf"):
-        return fit_table(rare, "kind", predictor, assign=lambda _: part)
+        return fit_prepared(
+            prepare(FrameTable(rare), "kind", lambda _: part, rare=Rare.of(predictor, "keep", None)), "kind", predictor
+        )
 
 
 @pytest.mark.filterwarnings("ignore::tightset.TightsetWarning")
