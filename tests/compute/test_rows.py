@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 from tightset.compute.contracts import check_offers
-from tightset.compute.partitions import as_they_are
+from tightset.compute.row_forms import as_they_are
 from tightset.compute.rows import MemoryRows, RowSource, Summed, rows_of
 from tightset.compute.threads import Threads
 

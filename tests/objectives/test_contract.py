@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from problems import CUBIC, assert_same_gradient, numeric_gradient
+from tightset import objectives
 from tightset.compute.arrays import add_up, label_runs, own_label
 from tightset.compute.contracts import check_offers
 from tightset.conformal.inefficiency import LOG
@@ -28,6 +29,10 @@ every = pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=OBJECTIVES
 def scored():
     rng = np.random.default_rng(0)
     return rng.standard_normal((B, K, C)), np.sort(rng.integers(0, C, K)), rng.uniform(0.5, 2, (B, K))
+
+
+def test_every_objective_that_a_search_may_descend_is_here():
+    assert OBJECTIVES.keys() >= objectives.OBJECTIVES.keys()
 
 
 @every

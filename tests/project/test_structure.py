@@ -27,7 +27,10 @@ NAMED_TUPLES = {"_replace", "_fields", "_asdict", "_make"}
 OF_IPYTHON = {"_repr_mimebundle_"}
 # Files that look at the inner state of other people's estimators: it is what they are for.
 OF_OTHERS = {"export/bases.py", "storage/compiled.py", "storage/treenodes.py"}
-OF_PYTHON = {("exceptions.py", "_getframe"), ("compute/rows.py", "_meta")}  # the caller of a warning; Dask's frames
+OF_PYTHON = {
+    ("exceptions.py", "_getframe"),
+    ("compute/dask_rows.py", "_meta"),
+}  # the caller of a warning; Dask's frames
 
 
 def loaded_by(statement):

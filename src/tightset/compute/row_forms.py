@@ -13,7 +13,7 @@ from scipy import sparse
 
 from tightset.compute.row_types import dtypes_of, number_type, values_of, with_columns
 
-__all__ = ["form_of", "gap_of", "in_form", "with_gap"]
+__all__ = ["as_floats", "as_they_are", "form_of", "gap_of", "in_form", "with_gap"]
 
 
 def form_of(X: Any) -> str:
@@ -133,3 +133,28 @@ def _objects(X: Any) -> Iterator[tuple[int, np.ndarray]]:
 def _is_gap(value: Any) -> bool:
     """None, NaN or pandas' NA, which compares as neither."""
     return value is None or (value == value) is not True
+
+
+def as_they_are(rows: Any) -> Any:
+    return rows
+
+
+def as_floats(rows: Any, *, missing: bool = False) -> Any:
+    """Finite numbers, dense or CSR, in the precision that they have; an error where they are none.
+
+    ``missing``: NaN is one.
+    """
+    if sparse.issparse(rows):
+        numbers = sparse.csr_array(rows, dtype=rows.dtype if rows.dtype in (np.float32, np.float64) else np.float64)
+        entries = numbers.data
+    else:
+        try:
+            entries = numbers = np.asarray(rows)
+            if numbers.dtype not in (np.float32, np.float64):
+                entries = numbers = numbers.astype(np.float64)
+        except (TypeError, ValueError):
+            raise ValueError("X must be numbers; it contains text or missing values") from None
+    sound = np.isfinite(np.sum(entries, dtype=np.float64))  # as fast as it gets where all is well
+    if not sound and (np.isinf(entries).any() or (np.isnan(entries).any() and not missing)):
+        raise ValueError(f"Input X contains {'' if missing else 'NaN or '}infinity")
+    return numbers

@@ -1,6 +1,6 @@
-"""Rows wherever they lie, behind one interface: arrays and frames in memory here, Dask collections in `partitions`.
+"""Rows wherever they lie, behind one interface: arrays and frames in memory here, Dask collections in `dask_rows`.
 
-Nobody outside this folder asks which it is. Another engine is a file like `partitions`, and a line in `_ENGINES`.
+Nobody outside this folder asks which it is. Another engine is a file like `dask_rows`, and a line in `_ENGINES`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.utils import _safe_indexing
 
 from tightset.compute.arrays import add_up
-from tightset.compute.partitions import Partitions
+from tightset.compute.dask_rows import Partitions
 from tightset.compute.threads import Threads
 
 __all__ = [
@@ -148,12 +148,14 @@ class _SummedInMemory(NamedTuple):
         return add_up(list(self.threads.map(of_block, range(0, self.X.shape[0], _ROWS_PER_BLOCK))))
 
 
+def _engine_of(x: Any) -> type[Partitions] | None:
+    return next((engine for engine in _ENGINES if engine.owns(x)), None)
+
+
 def rows_of(X: Any, prepare: Callable[[Any], Any]) -> RowSource:
     """Rows as they are; ``prepare`` is what is done first to rows that lie elsewhere, where they lie."""
-    for engine in _ENGINES:
-        if engine.owns(X):
-            return engine.of(X, prepare)
-    return MemoryRows(X)
+    engine = _engine_of(X)
+    return MemoryRows(X) if engine is None else engine.of(X, prepare)
 
 
 def open_rows(
@@ -175,17 +177,19 @@ def open_rows(
 
 def columns_like(X: Any) -> Any:
     """A frame without rows that has the columns of one that lies elsewhere; None if it is no frame."""
-    return X._meta if hasattr(X, "columns") else None  # as Dask's
+    engine = _engine_of(X)
+    return None if engine is None else engine.columns_like(X)
 
 
 def in_memory(x: Any) -> Any:
     """A vector as it is in memory, wherever it was."""
-    return x.compute() if lies_elsewhere(x) else x
+    engine = _engine_of(x)
+    return x if engine is None else engine.vector(x)
 
 
 def lies_elsewhere(x: Any) -> bool:
     """Whether this is a collection of an engine, such as Dask's, and not something in memory."""
-    return any(engine.owns(x) for engine in _ENGINES)
+    return _engine_of(x) is not None
 
 
 def refuse_lazy(X: Any, **asked: bool) -> None:

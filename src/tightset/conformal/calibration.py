@@ -22,10 +22,10 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from tightset.compute.row_types import COARSE
 from tightset.compute.threads import cores
 from tightset.conformal.lookups import members_of, ranks_among
 from tightset.conformal.ranks import rank, significance
+from tightset.row_types import COARSE
 from tightset.storage.fields import fits, floats, must
 from tightset.storage.registry import storable
 
@@ -54,7 +54,7 @@ class Calibration:
     """Calibration scores of the own labels by category, sorted when all of them are needed for the first time.
 
     ``slacks`` has, for types of rows that are coarser than those of calibration, within which distance scores count
-    as equal (see `rowtypes`), and under ``"alone"`` by how much a row may score otherwise than in a batch; `widened`
+    as equal (see `row_types`), and under ``"alone"`` by how much a row may score otherwise than in a batch; `widened`
     counts so.
 
     >>> scores, y = np.array([[3.0, 1.0], [2.0, 5.0], [4.0, 0.0]]), np.array([0, 1, 0])

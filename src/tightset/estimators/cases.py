@@ -16,7 +16,7 @@ from scipy import sparse
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import validate_data
 
-from tightset.compute.partitions import as_floats, as_they_are
+from tightset.compute.row_forms import as_floats, as_they_are
 from tightset.models.class_scores import PRECOMPUTED
 from tightset.models.classifiers import (
     auto_classifiers,
@@ -31,8 +31,8 @@ from tightset.search.from_columns import path_search
 from tightset.search.grid import grid_search
 from tightset.search.problem import Aim, Outcome, Runtime, TrainingRows
 from tightset.search.settings import Grid, Search
-from tightset.search.shortlist import FEW_ROWS
 from tightset.search.stack import Bases, stacked_search
+from tightset.search.verdict import FEW_ROWS
 
 __all__ = ["AUTO", "Case", "case_of"]
 

@@ -13,7 +13,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from tightset.compute.hashing import mark_of
-from tightset.compute.partitions import as_floats, as_they_are
+from tightset.compute.row_forms import as_floats, as_they_are
 from tightset.conformal.ranks import calibration_rows_needed
 from tightset.conformal.scores import as_score, settled
 from tightset.conformal.splits import stratified_split

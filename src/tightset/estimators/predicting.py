@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from tightset.compute.partitions import as_they_are
+from tightset.compute.row_forms import as_they_are
 from tightset.compute.row_kinds import RowKind
 from tightset.compute.row_types import dtypes_of
 from tightset.compute.rows import RowSource, lies_elsewhere, open_rows, refuse_lazy, rows_of

@@ -17,7 +17,7 @@ from tightset.estimators.cases import case_of
 from tightset.estimators.checks import generator
 from tightset.search.problem import Aim, Outcome, Runtime, TrainingRows
 from tightset.search.settings import SEARCHES, Grid, Search, as_search
-from tightset.search.shortlist import Found
+from tightset.search.verdict import Found
 from tightset.storage.registry import storable
 
 __all__ = ["SCPOClassifier"]

@@ -17,7 +17,7 @@ from tightset.estimators.fitted import Fold
 from tightset.estimators.scpo import SCPOClassifier
 from tightset.models.stored import check_scores, refused
 from tightset.search.grid import Chosen
-from tightset.search.shortlist import Found
+from tightset.search.verdict import Found
 from tightset.storage.fields import fits, must
 
 __all__ = ["check_predictor"]

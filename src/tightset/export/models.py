@@ -17,13 +17,11 @@ from tightset.export.linear import add_product, add_steps, computes_in_float32, 
 from tightset.measures import MEASURES
 from tightset.models.class_scores import Averaged
 from tightset.models.columns import Columns
-from tightset.models.ensembles import Ensemble, LinearModel, LogProbabilities, Member, Stacked, Tempered
+from tightset.models.ensembles import STEEPNESS, Ensemble, LinearModel, LogProbabilities, Member, Stacked, Tempered
 from tightset.models.scored import Logistic, Scored
 from tightset.models.trees import Trees
 
 __all__ = ["add_scores"]
-
-_STEEPNESS = 4.0  # of the sigmoids that members vote with, as in models.combine
 
 
 def add_scores(graph: Graph, X: str, model: Any, classes: np.ndarray, p: int) -> str:
@@ -78,13 +76,13 @@ def _member(graph: Graph, X: str, member: Member) -> str:
 
 
 def _ensemble(graph: Graph, X: str, ensemble: Ensemble) -> str:
-    """As `models.combine`: ``log sum_m sigma(4 margin_m) - log sum_m sigma(-4 margin_m)``."""
+    """As `ensembles.combine`: ``log sum_m sigma(4 margin_m) - log sum_m sigma(-4 margin_m)``."""
     z, errors = [], []
     for member in ensemble.members:
         scores = _member(graph, X, member)
         margin = graph.add("Sub", scores, float(member.threshold))
-        z.append(graph.add("Mul", margin, _STEEPNESS))
-        errors.append(graph.add("Mul", graph.errors[scores], _STEEPNESS))
+        z.append(graph.add("Mul", margin, STEEPNESS))
+        errors.append(graph.add("Mul", graph.errors[scores], STEEPNESS))
     if len(z) == 1:
         return graph.with_error(z[0], errors[0])
     # onnxruntime's own Softplus overflows: log(1 + exp z) = max(z, 0) + log(1 + exp -|z|)

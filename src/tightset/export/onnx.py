@@ -240,7 +240,7 @@ def _slack(model: ConformalPredictor, alphas: np.ndarray) -> np.ndarray:
 
 
 def _as_calibrated(graph: Graph, X: str, model: ConformalPredictor) -> str:
-    """Rows rounded to the types of training and calibration, as `rowtypes.conform` does."""
+    """Rows rounded to the types of training and calibration, as `row_types.conform` does."""
     types = rounded_to(model.fitted_.kind.trained, model.fitted_.kind.calibrated, int(model.n_features_in_))
     for name in sorted({one for one in types if one is not None}):
         coarse = graph.cast(graph.cast(X, name.upper().replace("FLOAT32", "FLOAT")), "DOUBLE")

@@ -18,6 +18,7 @@ from tightset.models.contract import Block, Shared
 from tightset.storage.registry import storable
 
 __all__ = [
+    "STEEPNESS",
     "Ensemble",
     "LinearModel",
     "LogProbabilities",
@@ -33,7 +34,7 @@ __all__ = [
 
 _CHUNK_ROWS = 512
 _PRODUCTS_FOR_THREADS = 2**26
-_STEEPNESS = 4.0  # of the sigmoids that members vote with
+STEEPNESS = 4.0  # of the sigmoids that members vote with
 
 
 @storable
@@ -184,8 +185,8 @@ def filled(X: Any, fill: np.ndarray) -> Any:
 def combine(margins: list[np.ndarray]) -> np.ndarray:
     """Log-odds of the mean of ``sigma(4 margin)``; a row of margins scores alike however many rows there are."""
     if len(margins) == 1:
-        return _STEEPNESS * margins[0]
-    z = _STEEPNESS * np.stack(margins)
+        return STEEPNESS * margins[0]
+    z = STEEPNESS * np.stack(margins)
     tail = np.log1p(np.exp(-np.abs(z)))
     kept, left_out = -(np.maximum(-z, 0) + tail), -(np.maximum(z, 0) + tail)  # log sigma(z), log sigma(-z)
     result: np.ndarray = _log_sum(kept) - _log_sum(left_out)

@@ -8,7 +8,7 @@ import numpy as np
 
 from tightset.compute.arrays import settle
 from tightset.compute.hashing import hash_uniform
-from tightset.compute.partitions import as_floats
+from tightset.compute.row_forms import as_floats
 from tightset.conformal.contract import Score
 from tightset.conformal.scores import named
 from tightset.models.class_scores import are_probabilities, class_scores

@@ -31,7 +31,8 @@ from tightset.search.paths import Candidate, View, fits_of, logistic_candidates
 from tightset.search.problem import Aim, Outcome, Runtime, TrainingRows, bounded, normalised
 from tightset.search.refinement import refine
 from tightset.search.settings import Search
-from tightset.search.shortlist import FEW_ROWS, Found, Judged, Verdict, best_of_row, held_out, shortlist, table
+from tightset.search.shortlist import Judged, best_of_row, held_out, shortlist, table
+from tightset.search.verdict import FEW_ROWS, Found, Verdict
 
 __all__ = ["column_views", "logistic_regression", "path_search", "train_columns"]
 

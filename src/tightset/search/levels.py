@@ -15,7 +15,8 @@ from tightset.search.judging import Curve, Judge
 from tightset.search.paths import Candidate, path_candidates
 from tightset.search.problem import Aim, Runtime, TrainingRows
 from tightset.search.settings import Search
-from tightset.search.shortlist import Found, Judged, combined_scores, examine
+from tightset.search.shortlist import Judged, combined_scores, examine
+from tightset.search.verdict import Found
 
 __all__ = ["Chosen", "Level", "clearly_positive", "has_signal", "nested", "unit_of"]
 

@@ -63,7 +63,7 @@ class Search:
         Use the average of a classifier's models of all rows and of the folds, unless cross-validation speaks against
         it. It makes sets smaller, but keeps ``1 + folds * repeats`` models (11 by default); with False there is one.
     objective : {"profiled"}, default "profiled"
-        The loss that the paths descend: set size at exact coverage.
+        The loss that the paths descend: set size at exact coverage. (Trees that are grown descend it in any case.)
     boost : {"lightgbm", "xgboost"}, optional
         Also try trees on top of a classifier's scores that are grown for small sets (extras of the same names); X must
         be dense numbers, missing ones allowed. They are used if they make sets smaller.

@@ -10,16 +10,12 @@ import numpy as np
 from tightset.compute.arrays import to_numpy
 from tightset.measures import MEASURES
 from tightset.measures.products import centred
-from tightset.models.ensembles import Ensemble, Member, Stacked, combine
+from tightset.models.ensembles import Member, combine
 from tightset.search.judging import Judge
 from tightset.search.paths import Candidate
-from tightset.storage.registry import storable
 
 __all__ = [
-    "FEW_ROWS",
-    "Found",
     "Judged",
-    "Verdict",
     "best_of_row",
     "combined_scores",
     "examine",
@@ -29,83 +25,9 @@ __all__ = [
     "table",
 ]
 
-FEW_ROWS = 50  # with fewer training rows cross-validation has nothing to say
 _MEMBERS = 8
 _PER_PATH = 2
-# The bootstrap tells chance in rows that are held out, not in those that train. With K folds the variance of both is
-# 1 + K / (K - 1) times as large (Nadeau and Bengio), whatever K is nearly.
-_OTHER_ROWS = 1.5
 _TOLERANCE = 0.03  # members are at most so much worse than the best
-
-
-@storable
-class Verdict(NamedTuple):
-    """What cross-validation said: mean inefficiencies on training rows, and the standard error of their difference.
-
-    ``accepted`` is whether the combination is used; if not, ``fallback`` is, by name.
-    """
-
-    baseline: float
-    ensemble: float
-    error: float
-    accepted: bool
-    unit: str = "labels per set"
-    name: str = "tuned logistic regression"  # of the baseline
-    fallback: str = "tuned logistic regression"
-    shared: float | None = None  # the level whose measure serves all, if sets are nested
-    price: float = 0.0  # how much larger its sets are than those of this level's own measure, as a share
-
-    def gain(self) -> tuple[float, float, float]:
-        """How much smaller the sets are than the baseline's, as a share, and the ends of its 95 % interval."""
-        if not self.baseline:
-            return 0.0, 0.0, 0.0
-        gain, reach = 1 - self.ensemble / self.baseline, 1.96 * _OTHER_ROWS * self.error / abs(self.baseline)
-        return gain, gain - reach, gain + reach
-
-
-@storable
-class Found(NamedTuple):
-    """The model of one level, the table of candidates it was made from, and how it compares with the baseline."""
-
-    model: Ensemble | Stacked
-    table: dict[str, np.ndarray]
-    verdict: Verdict
-    sample: tuple[int, int] | None = None  # rows that were searched, of those that were trained on, if not all
-
-    def sentence(self) -> str:
-        """What the verdict says, in a few sentences."""
-        told = [self._comparison()]
-        if self.verdict.shared is not None:
-            price = f"at a price of {100 * self.verdict.price:.1f} %" if self.verdict.price >= 0.0005 else "at no price"
-            level = f"{100 * self.verdict.shared:g} %"
-            told.append(f"The measure of {level} serves all levels, so that sets are nested, {price}.")
-        if self.sample is not None:
-            some, of_all = self.sample
-            told.append(f"This was chosen on a sample of {some:,} of {of_all:,} training rows, and trained on all.")
-        return " ".join(told)
-
-    def _comparison(self) -> str:
-        baseline, ours, _, accepted, unit, name, fallback, *_ = self.verdict
-        if not np.isfinite(baseline):
-            return f"fewer than {FEW_ROWS} training rows are too few to choose by; {fallback} is used."
-        gain, low, high = self.verdict.gain()
-        interval = f"95 % interval {100 * low:.1f} to {100 * high:.1f} %"
-        if not accepted:
-            return (
-                f"nothing was gained for sure, so {fallback} is used as it is ({name}: {baseline:.3g} {unit} "
-                f"on training rows held out; the best combination was {_smaller(gain)}, {interval})."
-            )
-        members, tried = int(self.table["chosen"].sum()), len(self.table["chosen"])
-        how = f"{_smaller(gain)} ({interval})" if low > 0 else f"not clearly different ({interval} smaller)"
-        return (
-            f"{ours:.3g} {unit} on training rows held out, against {baseline:.3g} of {name}: {how}. "
-            f"{members} of {tried} candidates {'were combined' if members > 1 else 'was chosen'} on those same rows, "
-            f"which makes the figure a little too good."
-        )
-
-
-def _smaller(gain: float) -> str:
-    return f"{100 * gain:.1f} % smaller" if gain >= 0.0005 else "no smaller"
 
 
 class Judged(NamedTuple):

@@ -35,17 +35,9 @@ from tightset.search.levels import Chosen, Level, has_signal, nested, unit_of
 from tightset.search.paths import Candidate, fits_of, logistic_candidates
 from tightset.search.problem import Aim, Outcome, Runtime, TrainingRows, normalised
 from tightset.search.settings import Search
-from tightset.search.shortlist import (
-    FEW_ROWS,
-    Found,
-    Judged,
-    Verdict,
-    held_out,
-    held_out_scores,
-    shortlist,
-    table,
-)
+from tightset.search.shortlist import Judged, held_out, held_out_scores, shortlist, table
 from tightset.search.stacked_rows import Part, StackedRows
+from tightset.search.verdict import FEW_ROWS, Found, Verdict
 
 __all__ = ["Bases", "stacked_search"]
 

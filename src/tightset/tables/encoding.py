@@ -19,11 +19,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tightset.exceptions import TableError, needed_for, warn
+from tightset.exceptions import TableError, warn
 from tightset.storage.registry import storable
+from tightset.tables.numbers import as_numbers
 from tightset.tables.texts import spelled_as
 
-__all__ = ["Category", "Encoding", "Number", "as_numbers"]
+__all__ = ["Category", "Encoding", "Number"]
 
 MISSING = "(missing)"
 OTHER = "(other)"
@@ -156,45 +157,6 @@ class Encoding(NamedTuple):
                         f"most rows have a value of {column.name!r} that no training row had, such as {unseen[0]!r}; "
                         f"they had {_listed(column.seen)}"
                     )
-
-
-def as_numbers(values: Any, name: str) -> np.ndarray:
-    """A column as floats, NaN where missing; raises if there is a text, or infinity."""
-    with needed_for("a table", "cli"):
-        import pandas as pd
-
-    if isinstance(values.dtype, pd.SparseDtype):
-        values = values.sparse.to_dense()
-    if values.dtype.kind in "fiu":
-        x = values.to_numpy(dtype=np.float64, na_value=np.nan)
-        if values.dtype.kind == "f" and values.dtype.itemsize < 8:
-            x = _as_written(x, f"float{8 * values.dtype.itemsize}")
-    else:
-        x = pd.to_numeric(values.where(~values.map(lambda v: isinstance(v, bool)), "truth"), errors="coerce")
-        bad = x.isna() & values.notna()
-        if bad.any():
-            at = bad.argmax()
-            raise TableError(
-                f"the column {name!r} was numbers in training, but row {int(values.index[at]) + 1} has "
-                f"{str(values.iloc[at])[:40]!r}: mend it, or leave the cell empty if it is missing"
-            )
-        x = x.to_numpy(dtype=np.float64)
-    if np.isinf(x).any():
-        row = int(values.index[np.isinf(x).argmax()]) + 1
-        raise TableError(f"the column {name!r} has an infinite value in row {row}: mend it, or leave the cell empty")
-    return np.asarray(x)
-
-
-def _as_written(x: np.ndarray, coarse: str) -> np.ndarray:
-    """Numbers of a coarser type as people write them: 0.1 in float32 is 0.1, as it would be in a file of texts.
-
-    So a table ties with itself, whether it comes as CSV, as Parquet, or as a frame of either type.
-
-    >>> _as_written(np.array([np.float32(0.1), np.nan], dtype=float), "float32")
-    array([0.1, nan])
-    """
-    distinct, at = np.unique(x, return_inverse=True)
-    return np.asarray(distinct.astype(coarse).astype(str).astype(np.float64)[at])
 
 
 def _listed(names: Collection[Any], most: int = 5) -> str:

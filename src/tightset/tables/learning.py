@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from tightset.exceptions import TableError, needed_for, warn
-from tightset.tables.encoding import MISSING, OTHER, Category, Encoding, Number, as_numbers
-from tightset.tables.texts import is_number, without_point
+from tightset.tables.encoding import MISSING, OTHER, Category, Encoding, Number
+from tightset.tables.numbers import SEPARATED, as_numbers, is_number
+from tightset.tables.texts import without_point
 
 __all__ = ["ColumnKinds", "Statistics"]
 
@@ -20,7 +21,6 @@ _MOST_ASKED = 500  # of a column that was asked for as categories: there two row
 _MOST_COUNTED = 20_000
 _FEW_TEXTS = 0.05  # of the values of a column that is of numbers otherwise
 _SAMPLED = 50_000  # rows for medians
-_SEPARATED = r"-?(\d{1,3}([ '.,]\d{3})+([.,]\d+)?|\d+,\d+)"
 
 
 class ColumnKinds:
@@ -52,7 +52,7 @@ class ColumnKinds:
             texts = present[numbers.isna() | present.map(lambda x: isinstance(x, bool))]
             self._numbers[name] += len(present) - len(texts)
             self._texts[name] += len(texts)
-            self._separated[name] += int(texts.astype(str).str.fullmatch(_SEPARATED).sum())
+            self._separated[name] += int(texts.astype(str).str.fullmatch(SEPARATED).sum())
             if len(texts) and name not in self._first_text:
                 self._first_text[name] = (str(texts.iloc[0]), int(texts.index[0]) + 1)
 

@@ -17,7 +17,8 @@ import numpy as np
 from tightset.conformal.ranks import calibration_rows_needed
 from tightset.estimators.base import ConformalPredictor
 from tightset.exceptions import TableError, warn
-from tightset.tables.texts import is_number, without_point
+from tightset.tables.numbers import is_number
+from tightset.tables.texts import without_point
 
 __all__ = ["KEEP", "POLICIES", "Labelled", "Labels", "Rare", "meant"]
 

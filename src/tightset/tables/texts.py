@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from typing import Any
 
-__all__ = ["as_text", "is_number", "spelled_as", "without_point"]
+__all__ = ["as_text", "spelled_as", "without_point"]
 
 
 def as_text(values: Any) -> Any:
@@ -51,8 +50,3 @@ def spelled_as(known: Collection[str], texts: Collection[str]) -> list[str | Non
         short = without_point(text)
         alike[short] = None if short in alike else text
     return [text if text in exact else alike.get(without_point(text)) for text in texts]
-
-
-def is_number(text: str) -> bool:
-    """Whether it is a plain number: ``float`` takes more, such as ``nan`` and ``1_000``."""
-    return re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", text, re.ASCII) is not None

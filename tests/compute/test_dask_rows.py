@@ -24,7 +24,8 @@ from sklearn.naive_bayes import GaussianNB
 from makers import quick_scpo
 from problems import ON_A_SAMPLE, rows_with_labels
 from tightset import ConformalClassifier, SCPOClassifier, TightsetWarning
-from tightset.compute.partitions import Partitions, as_they_are
+from tightset.compute.dask_rows import Partitions
+from tightset.compute.row_forms import as_they_are
 
 N = 3000
 X, y = rows_with_labels(N)

@@ -15,8 +15,9 @@ import numpy as np
 from scipy import sparse
 
 from tightset.compute.arrays import add_up
+from tightset.compute.row_forms import as_they_are
 
-__all__ = ["Partitions", "as_floats", "as_they_are"]
+__all__ = ["Partitions"]
 
 _FAN_IN = 8  # partial sums that are added in one task
 _PARTITION_BITS = 40  # for the number of a row in its partition
@@ -48,6 +49,16 @@ class Partitions:
     def owns(X: Any) -> bool:
         """Whether ``X`` is a Dask collection; Dask is not imported to tell."""
         return type(X).__module__.partition(".")[0] == "dask" or type(X).__module__.startswith("dask_expr")
+
+    @staticmethod
+    def vector(x: Any) -> Any:
+        """A Dask vector in memory."""
+        return x.compute()
+
+    @staticmethod
+    def columns_like(X: Any) -> Any:
+        """A frame without rows that has the columns of a Dask data frame; None for an array."""
+        return X._meta if hasattr(X, "columns") else None
 
     @classmethod
     def of(cls, X: Any, prepare: Callable[[Any], Any]) -> Self:
@@ -220,31 +231,6 @@ def _call(shared: tuple[Any, ...], part: Any, own: tuple[Any, tuple[Any, ...]]) 
 
 def _rows_of(bits: np.ndarray, length: int) -> np.ndarray:
     return np.flatnonzero(np.unpackbits(bits, count=length))
-
-
-def as_they_are(rows: Any) -> Any:
-    return rows
-
-
-def as_floats(rows: Any, *, missing: bool = False) -> Any:
-    """Finite numbers, dense or CSR, in the precision that they have; an error where they are none.
-
-    ``missing``: NaN is one.
-    """
-    if sparse.issparse(rows):
-        numbers = sparse.csr_array(rows, dtype=rows.dtype if rows.dtype in (np.float32, np.float64) else np.float64)
-        entries = numbers.data
-    else:
-        try:
-            entries = numbers = np.asarray(rows)
-            if numbers.dtype not in (np.float32, np.float64):
-                entries = numbers = numbers.astype(np.float64)
-        except (TypeError, ValueError):
-            raise ValueError("X must be numbers; it contains text or missing values") from None
-    sound = np.isfinite(np.sum(entries, dtype=np.float64))  # as fast as it gets where all is well
-    if not sound and (np.isinf(entries).any() or (np.isnan(entries).any() and not missing)):
-        raise ValueError(f"Input X contains {'' if missing else 'NaN or '}infinity")
-    return numbers
 
 
 def _together(*parts: Any) -> tuple[Any, ...]:
