@@ -22,10 +22,10 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from tightset.compute.row_types import COARSE
 from tightset.compute.threads import cores
 from tightset.conformal.lookups import members_of, ranks_among
 from tightset.conformal.ranks import rank, significance
-from tightset.row_types import COARSE
 from tightset.storage.fields import fits, floats, must
 from tightset.storage.registry import storable
 
