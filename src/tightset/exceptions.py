@@ -14,15 +14,19 @@ _PACKAGE = str(Path(__file__).parent)
 
 
 class TightsetWarning(UserWarning):
-    """Something that makes sets valid but larger than they could be, and what to do about it."""
+    """Warns of data or settings that make predictions less useful, and says what to do about it.
+
+    Examples are too few calibration rows for a level, whose sets then hold every label, and labels that no set can
+    hold. Filter it as any other warning.
+    """
 
 
 class TableError(ValueError):
-    """A table that cannot be used, and what to do about it."""
+    """Raised for a table that cannot be used; the message says what to do about it."""
 
 
 class ModelFileError(ValueError):
-    """A model cannot be stored safely, or a file is not a model that can be opened safely."""
+    """Raised if a model cannot be stored safely, or a file is not a model that can be opened safely."""
 
 
 @contextmanager

@@ -248,6 +248,9 @@ def test_the_reference_shows_signatures_parameters_and_shared_methods(site):
         assert f'id="tightset.{name}"' in page
     assert [name for name in tightset.plots.__all__ if f'id="tightset.plots.{name}"' not in page] == []
     assert 'id="tightset.estimators.base.ConformalPredictor.predict_set"' in page
+    assert "<code>float or sequence of float</code>" in page  # types as the docstrings give them
+    assert "array-like of shape (n_samples,)" in page
+    assert not re.search(r"<code>[^<]*\bAny\b", page)
     assert "&gt;&gt;&gt;" not in re.sub(r"<code>.*?</code>", "", page, flags=re.DOTALL)  # doctests have a fence
 
 

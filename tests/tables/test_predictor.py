@@ -14,7 +14,8 @@ from tightset import TightsetWarning
 from tightset.exceptions import TableError
 from tightset.tables.encoding import MISSING, OTHER, Category, Encoding, Number
 from tightset.tables.explaining import explain
-from tightset.tables.files import FrameTable, TableFile
+from tightset.tables.files import TableFile
+from tightset.tables.frames import FrameTable
 from tightset.tables.learning import Statistics
 from tightset.tables.predictor import fit_table
 from tightset.tables.preparing import prepare, split_rows

@@ -37,12 +37,31 @@ def evaluate(
     f: Inefficiency = SIZE,
     labels: Sequence[Any] | None = None,
 ) -> Row:
-    """One row: coverage and mean ``f(size)``, the distribution of sizes, coverage by label and by size.
+    """Measure coverage, mean ``f(size)``, the distribution of sizes, and coverage by label and by size.
 
-    ``worst_label_gap`` is how far the label covered least falls short of the confidence. With p-values the
-    criteria of Vovk et al. (2016) follow. A label below 0 is one that no set can hold: the row is missed, and
-    ``unknown_label`` is the share of such rows.
+    Parameters
+    ----------
+    sets : ndarray of bool of shape (n_samples, n_classes)
+        Whether each label is in the set of each row.
+    y : ndarray of int of shape (n_samples,)
+        The column of each row's label. A label below 0 is one that no set can hold: the row is missed.
+    confidence : float
+        The level that was asked for.
+    p : ndarray of shape (n_samples, n_classes), optional
+        P-values, for the criteria of Vovk et al. (2016); see `vovk_criteria`.
+    f : Inefficiency, optional
+        What is averaged over rows as ``inefficiency``: a function of an array of set sizes, by default the size.
+    labels : sequence of length n_classes, optional
+        Names of the columns; by default their numbers.
 
+    Returns
+    -------
+    row : dict
+        One flat dict, a row of a table. ``worst_label_gap`` is how far the label covered least falls short of the
+        confidence, and ``unknown_label`` the share of rows with a label below 0, if there are any.
+
+    Examples
+    --------
     >>> sets = np.array([[True, True], [False, True]])
     >>> row = evaluate(sets, np.array([0, 0]), confidence=0.9)
     >>> row["coverage"], row["mean_size"], row["singleton"]
@@ -83,8 +102,24 @@ def evaluate(
 
 
 def vovk_criteria(sets: np.ndarray, p: np.ndarray, y: np.ndarray) -> Row:
-    """The ten criteria of efficiency of Vovk et al. (2016); each is better when smaller.
+    """Measure the ten criteria of efficiency of Vovk et al. (2016); each is better when smaller.
 
+    Parameters
+    ----------
+    sets : ndarray of bool of shape (n_samples, n_classes)
+        Whether each label is in the set of each row.
+    p : ndarray of shape (n_samples, n_classes)
+        P-values.
+    y : ndarray of int of shape (n_samples,)
+        The column of each row's label, below 0 for one that no set can hold.
+
+    Returns
+    -------
+    criteria : dict of str to float
+        The mean of each criterion over the rows.
+
+    Notes
+    -----
     | criterion | mean over rows of |
     |---|---|
     | S, N | sum of p-values; size of the set |
@@ -136,7 +171,17 @@ def _checked(sets: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 class SignTest(NamedTuple):
-    """How often each predictor had the smaller set, and the two-sided p-value of a fair coin."""
+    """How often each predictor had the smaller set, and whether that may be chance.
+
+    Attributes
+    ----------
+    first_smaller : int
+        Rows where the first has the smaller set.
+    second_smaller : int
+        Rows where the second has the smaller set.
+    p_value : float
+        The two-sided p-value of a fair coin.
+    """
 
     first_smaller: int
     second_smaller: int
@@ -144,8 +189,22 @@ class SignTest(NamedTuple):
 
 
 def sign_test(first: np.ndarray, second: np.ndarray) -> SignTest:
-    """The paper's binomial test on paired set sizes ``(n,)``; rows where both are equal say nothing.
+    """Compare paired set sizes by the paper's binomial test.
 
+    Parameters
+    ----------
+    first : array-like of shape (n_samples,)
+        Set sizes of one predictor.
+    second : array-like of shape (n_samples,)
+        Set sizes of the other, for the same rows. Rows where both are equal do not count.
+
+    Returns
+    -------
+    test : SignTest
+        The counts and the p-value.
+
+    Examples
+    --------
     >>> sign_test(np.array([1, 1, 1, 2]), np.array([2, 2, 2, 2]))
     SignTest(first_smaller=3, second_smaller=0, p_value=0.25)
     """
@@ -155,7 +214,19 @@ def sign_test(first: np.ndarray, second: np.ndarray) -> SignTest:
 
 
 def sign_test_p_value(first_smaller: int, second_smaller: int) -> float:
-    """Two-sided probability of a split at least this uneven, if both were equally likely."""
+    """Return the two-sided probability of a split at least this uneven, if both were equally likely.
+
+    Parameters
+    ----------
+    first_smaller : int
+        Rows where the first has the smaller set.
+    second_smaller : int
+        Rows where the second has the smaller set.
+
+    Returns
+    -------
+    p_value : float
+    """
     for count in (first_smaller, second_smaller):
         if not count >= 0 or count != int(count):
             raise ValueError(f"a sign test counts rows: whole numbers of at least 0; got {count!r}")
@@ -175,7 +246,17 @@ def _paired(first: Any, second: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 class Interval(NamedTuple):
-    """A mean difference with its bootstrap interval."""
+    """A mean difference with its bootstrap interval.
+
+    Attributes
+    ----------
+    difference : float
+        The mean difference.
+    low : float
+        The lower end of the interval.
+    high : float
+        The upper end of the interval.
+    """
 
     difference: float
     low: float
@@ -190,9 +271,34 @@ def bootstrap_difference(
     n_resamples: int = 10_000,
     random_state: Any = None,
 ) -> Interval:
-    """Percentile interval of ``mean(first - second)`` for paired rows, such as sizes of two predictors' sets.
+    """Compute a percentile interval of ``mean(first - second)`` for paired rows, such as set sizes of two predictors.
 
+    Parameters
+    ----------
+    first : array-like of shape (n_samples,)
+        A number for each row.
+    second : array-like of shape (n_samples,)
+        A number for each of the same rows.
+    level : float, default 0.95
+        The level of the interval.
+    n_resamples : int, default 10_000
+        How many resamples are drawn.
+    random_state : int, RandomState or None, default None
+        For the resamples.
+
+    Returns
+    -------
+    interval : Interval
+        The mean difference and its interval.
+
+    Notes
+    -----
     Set sizes take few values, so a resample of the rows is a multinomial draw of the distinct differences.
+
+    Examples
+    --------
+    >>> bootstrap_difference(np.array([1, 2, 1, 1]), np.array([2, 3, 2, 2]), random_state=0)
+    Interval(difference=-1.0, low=-1.0, high=-1.0)
     """
     from sklearn.utils import check_random_state
 

@@ -13,7 +13,7 @@ that, and larger sets.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self, cast
 
@@ -22,6 +22,7 @@ import numpy as np
 from tightset.compute.contracts import check_offers
 from tightset.compute.graphs import GraphWriter, in_order, larger_in_row
 from tightset.conformal.contract import Score
+from tightset.conformal.label_ranks import by_rank, rank_in
 from tightset.conformal.ranks import threshold
 from tightset.storage.registry import storable
 
@@ -40,7 +41,6 @@ __all__ = [
     "settled",
 ]
 
-_CHUNK = 2**18  # scores sorted at once
 _BREAKS_TIES = 2.0**-30  # a label of probability 0 adds nothing to the sum, but conforms less than the one before it
 
 
@@ -62,8 +62,12 @@ class _Plain:
 @storable
 @dataclass(frozen=True)
 class LAC(_Plain):
-    """``A = p_y``: keep labels above a threshold. The smallest sets on average; empty ones where nothing is likely.
+    """``A = p_y``: keep labels above a threshold.
 
+    The smallest sets on average; empty ones where nothing is likely.
+
+    Examples
+    --------
     >>> LAC()(np.array([[0.7, 0.3]]))
     array([[0.7, 0.3]])
     """
@@ -80,6 +84,8 @@ class LAC(_Plain):
 class Margin(_Plain):
     """``A = p_y - max_{c != y} p_c``: how far ahead of the others a label is.
 
+    Examples
+    --------
     >>> Margin()(np.array([[3.0, 1.0, 0.0]]))
     array([[ 2., -2., -3.]])
     """
@@ -100,6 +106,13 @@ class Margin(_Plain):
 class TopK(_Plain):
     """``A = -o``, randomised ``-(o - u)``: sets of the likeliest labels, all of one size but for ties.
 
+    Parameters
+    ----------
+    randomised : bool, default False
+        Randomise the score, for coverage of almost exactly ``1 - eps``.
+
+    Examples
+    --------
     >>> TopK()(np.array([[0.1, 0.7, 0.2]]))
     array([[-3., -1., -2.]])
     """
@@ -107,10 +120,10 @@ class TopK(_Plain):
     randomised: bool = False
 
     def __call__(self, P: np.ndarray, u: np.ndarray | None = None) -> np.ndarray:
-        return _by_rank(P, lambda o, _, u: -o if u is None else u - o, _if(u, self.randomised))
+        return by_rank(P, lambda o, _, u: -o if u is None else u - o, _if(u, self.randomised))
 
     def export(self, graph: GraphWriter, P: str, C: int) -> tuple[str, list[str]]:
-        return graph.add("Neg", _rank_in(graph, in_order(graph, P, C), P, C)), []
+        return graph.add("Neg", rank_in(graph, in_order(graph, P, C), P, C)), []
 
 
 @storable
@@ -120,6 +133,13 @@ class APS(_Plain):
 
     Larger sets than `LAC`, but coverage is spread more evenly over easy and hard rows (Romano, Sesia and Candes).
 
+    Parameters
+    ----------
+    randomised : bool, default False
+        Randomise the score, for coverage of almost exactly ``1 - eps``.
+
+    Examples
+    --------
     >>> APS()(np.array([[0.5, 0.25, 0.25]])).round(6)
     array([[-0.5, -1. , -1. ]])
     """
@@ -131,7 +151,7 @@ class APS(_Plain):
     def __call__(self, P: np.ndarray, u: np.ndarray | None = None) -> np.ndarray:
         u = _if(u, self.randomised)
         share = _BREAKS_TIES if u is None else u[:, None] + _BREAKS_TIES
-        return np.asarray(_by_rank(P, lambda o, total, u: -total) + share * P)  # noqa: ARG005
+        return np.asarray(by_rank(P, lambda o, total, u: -total) + share * P)  # noqa: ARG005
 
     def export(self, graph: GraphWriter, P: str, C: int) -> tuple[str, list[str]]:
         ordered = in_order(graph, P, C)
@@ -145,10 +165,22 @@ class APS(_Plain):
 class RAPS(_Plain):
     """`APS` with a penalty for ranks: ``A = A_APS - penalty max(o - rank, 0)`` (Angelopoulos et al.).
 
-    What is None is chosen on a fifth of the calibration rows, which then do not calibrate, for the strictest level that
-    they can judge: ``rank`` as the one that holds the own label as often as asked for, ``penalty`` (0.001 to 0.5) by
-    set size.
+    Parameters
+    ----------
+    penalty : float or None, default None
+        The penalty for each rank beyond ``rank``. None chooses it (0.001 to 0.5) by set size.
+    rank : int or None, default None
+        The ranks without a penalty. None chooses the one that holds the true label as often as asked for.
+    randomised : bool, default False
+        Randomise the score, for coverage of almost exactly ``1 - eps``.
 
+    Notes
+    -----
+    What is None is chosen on a fifth of the calibration rows, which then do not calibrate, for the strictest level that
+    they can judge.
+
+    Examples
+    --------
     >>> RAPS(penalty=0.1, rank=1)(np.array([[0.5, 0.3, 0.2]])).round(6)
     array([[-0.5, -0.9, -1.2]])
     """
@@ -172,7 +204,7 @@ class RAPS(_Plain):
     def choices(self, P: np.ndarray, y: np.ndarray, confidence: Any) -> Sequence[Self]:
         rank = self.rank
         if rank is None:
-            least = threshold(-_by_rank(P, lambda o, *_: o)[np.arange(len(y)), y], confidence)
+            least = threshold(-by_rank(P, lambda o, *_: o)[np.arange(len(y)), y], confidence)
             rank = int(-least) if np.isfinite(least) else P.shape[1]
         penalties = (0.001, 0.01, 0.1, 0.2, 0.5) if self.penalty is None else (self.penalty,)
         return [replace(self, penalty=one, rank=rank) for one in penalties]
@@ -181,12 +213,12 @@ class RAPS(_Plain):
         penalty, allowed = self.penalty, self.rank
         if penalty is None or allowed is None:
             raise ValueError("RAPS needs its penalty and rank as numbers; ConformalClassifier chooses what is None")
-        over = _by_rank(P, lambda o, *_: np.maximum(o - allowed, 0))
+        over = by_rank(P, lambda o, *_: np.maximum(o - allowed, 0))
         return APS(self.randomised)(P, u) - penalty * over
 
     def export(self, graph: GraphWriter, P: str, C: int) -> tuple[str, list[str]]:
         adaptive, total = APS().export(graph, P, C)
-        over = graph.add("Sub", _rank_in(graph, in_order(graph, P, C), P, C), float(self.rank or 0))
+        over = graph.add("Sub", rank_in(graph, in_order(graph, P, C), P, C), float(self.rank or 0))
         return graph.add(
             "Sub", adaptive, graph.add("Mul", graph.add("Max", over, 0.0), float(self.penalty or 0))
         ), total
@@ -197,9 +229,19 @@ class RAPS(_Plain):
 class SAPS(_Plain):
     """Of the probabilities only the largest: ``A = -p_max``, and ``weight`` less for each further rank (Huang et al.).
 
-    Randomised: ``-u p_max`` for the first label, ``-(p_max + (o - 2 + u) weight)`` for the others; else ``u = 1``.
-    A weight of None is chosen as in `RAPS` (0.02 to 1).
+    Parameters
+    ----------
+    weight : float or None, default None
+        What each further rank costs. None chooses it (0.02 to 1) as in `RAPS`.
+    randomised : bool, default False
+        Randomise the score, for coverage of almost exactly ``1 - eps``.
 
+    Notes
+    -----
+    Randomised: ``-u p_max`` for the first label, ``-(p_max + (o - 2 + u) weight)`` for the others; else ``u = 1``.
+
+    Examples
+    --------
     >>> SAPS(weight=0.25)(np.array([[0.5, 0.3, 0.2]]))
     array([[-0.5 , -0.75, -1.  ]])
     """
@@ -224,12 +266,12 @@ class SAPS(_Plain):
             raise ValueError("SAPS needs its weight as a number; ConformalClassifier chooses it where it is None")
         top = P.max(axis=1, keepdims=True)
         share = 1.0 if (u := _if(u, self.randomised)) is None else u[:, None]
-        o = _by_rank(P, lambda o, *_: o)
+        o = by_rank(P, lambda o, *_: o)
         return np.asarray(-np.where(o == 1, share * top, top + (o - 2 + share) * weight))
 
     def export(self, graph: GraphWriter, P: str, C: int) -> tuple[str, list[str]]:
         ordered = in_order(graph, P, C)
-        top, o = graph.columns(ordered, [0]), _rank_in(graph, ordered, P, C)
+        top, o = graph.columns(ordered, [0]), rank_in(graph, ordered, P, C)
         lower = graph.add("Add", top, graph.add("Mul", graph.add("Sub", o, 1.0), float(self.weight or 0)))
         return graph.add("Neg", lower), [top]
 
@@ -292,11 +334,6 @@ def _mean_size(scores: np.ndarray, y: np.ndarray, confidence: Any) -> float:
     return float(kept.sum(axis=1).mean())
 
 
-def _rank_in(graph: GraphWriter, ordered: str, P: str, C: int) -> str:
-    """``o`` of every label."""
-    return graph.add("Add", graph.cast(larger_in_row(graph, ordered, P, C, "Greater"), "DOUBLE"), 1.0)
-
-
 def _if(u: np.ndarray | None, randomised: bool) -> np.ndarray | None:
     if randomised and u is None:
         raise ValueError("a randomised score needs u, one number on (0, 1) for each row")
@@ -306,31 +343,3 @@ def _if(u: np.ndarray | None, randomised: bool) -> np.ndarray | None:
 def _check_number(value: Any, name: str) -> None:
     if value is not None and not (isinstance(value, (int, float, np.number)) and 0 <= value < np.inf):
         raise ValueError(f"{name} must be None or a number that is not negative; got {value!r}")
-
-
-def _by_rank(
-    P: np.ndarray,
-    score: Callable[[np.ndarray, np.ndarray, np.ndarray | None], np.ndarray],
-    u: np.ndarray | None = None,
-) -> np.ndarray:
-    """``score(o, total, u)`` of every label, where ``total`` is the sum of all ``p_c >= p_y`` of its row."""
-    result = np.empty(P.shape, dtype=np.float64)
-    for rows in _chunks(*P.shape):
-        part = np.asarray(P[rows], dtype=np.float64)
-        order = np.argsort(-part, axis=1, kind="stable")
-        ordered = np.take_along_axis(part, order, axis=1)
-        o = np.tile(np.arange(1.0, P.shape[1] + 1), (len(part), 1))
-        total = np.cumsum(ordered, axis=1)
-        tie = ordered[:, 1:] == ordered[:, :-1]
-        for at in range(1, P.shape[1]):
-            o[:, at] = np.where(tie[:, at - 1], o[:, at - 1], o[:, at])
-        for at in range(P.shape[1] - 2, -1, -1):
-            total[:, at] = np.where(tie[:, at], total[:, at + 1], total[:, at])
-        found = score(o, total, None if u is None else u[rows, None])
-        np.put_along_axis(result[rows], order, found, axis=1)
-    return result
-
-
-def _chunks(n: int, C: int) -> Iterator[slice]:
-    step = max(1, _CHUNK // C)
-    return (slice(start, start + step) for start in range(0, n, step))

@@ -110,15 +110,25 @@ class ConformalPredictor(Predicting, ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : rows. A Dask array or data frame stays where it is: see docs/distributed.md.
-        y : their labels. Without ``X_cal`` a random part of the rows is held aside for calibration.
-        sample_weight : weights ``(n,)`` for training. Rows of weight 0 are left out; calibration is unweighted,
-            since the guarantee counts rows.
-        X_cal : calibration rows of your own; then all of ``X`` trains.
-        y_cal : their labels.
-        groups : a value for each row; coverage then holds within each group (Mondrian), and the prediction methods
-            need ``groups`` too.
-        groups_cal : the groups of ``X_cal``.
+        X : array-like, sparse matrix or Dask collection of shape (n_samples, n_features)
+            The rows. A Dask array or data frame stays where it is: see docs/distributed.md.
+        y : array-like of shape (n_samples,)
+            The labels. Without ``X_cal`` a random part of the rows is held aside for calibration.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weights for training; rows of weight 0 are left out. Calibration is unweighted: the guarantee counts rows.
+        X_cal : array-like, sparse matrix or Dask collection of shape (n_calibration, n_features), optional
+            Calibration rows of your own; all of ``X`` then trains.
+        y_cal : array-like of shape (n_calibration,), optional
+            The labels of ``X_cal``.
+        groups : array-like of shape (n_samples,), optional
+            The group of each row. Coverage then holds within each group (Mondrian), and prediction needs ``groups``.
+        groups_cal : array-like of shape (n_calibration,), optional
+            The groups of ``X_cal``.
+
+        Returns
+        -------
+        self : SCPOClassifier or ConformalClassifier
+            The fitted predictor.
         """
         with self._whole_or_not_at_all():
             self.fit_given(GivenRows(X, y, sample_weight, X_cal, y_cal, groups, groups_cal))
@@ -192,7 +202,22 @@ class ConformalPredictor(Predicting, ClassifierMixin, BaseEstimator):
         return self._calibration_rows(draft, given.X_cal, given.y_cal, given.groups_cal, "_cal")
 
     def calibrate(self, X: Any, y: Any, *, groups: Any = None) -> Any:
-        """Calibrate anew on these rows, without training again; they must not have been trained on."""
+        """Calibrate anew, without training again.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or Dask collection of shape (n_samples, n_features)
+            Calibration rows. They must not have been trained on.
+        y : array-like of shape (n_samples,)
+            The labels.
+        groups : array-like of shape (n_samples,), optional
+            The group of each row, for coverage within each group.
+
+        Returns
+        -------
+        self : SCPOClassifier or ConformalClassifier
+            The predictor, with the new calibration.
+        """
         check_is_fitted(self, "fitted_")
         if len(self.fitted_.folds) > 1:
             raise ValueError(
@@ -247,14 +272,16 @@ class ConformalPredictor(Predicting, ClassifierMixin, BaseEstimator):
     # ---- keeping ------------------------------------------------------------------------------------------------
 
     def save(self, path: Any, *, about: dict[str, Any] | None = None, trusted: Sequence[str] = ()) -> None:
-        """Write the predictor to a file that `tightset.load` opens without running code; nothing half is written.
+        """Write the predictor to a file that `tightset.load` opens without running code.
 
         Parameters
         ----------
-        path : the file, by custom ``name.tightset``.
-        about : what you want to say of the model, as JSON: where the rows come from, who trained it.
-        trusted : full names of types that may be stored, beside those that are known as harmless; who loads the file
-            must name them again.
+        path : str or os.PathLike
+            The file, usually ``name.tightset``. It is written completely or not at all.
+        about : dict, optional
+            Notes on the model that JSON can hold: where the rows come from, who trained it.
+        trusted : sequence of str, default ()
+            Full names of further types that may be stored; `load` must be given the same names.
         """
         check_is_fitted(self, "fitted_")
         save_model(self, path, says={**describe(self), "about": about or {}}, trusted=trusted)

@@ -127,8 +127,30 @@ def at_equal_coverage(
 
 
 def compare(baseline: Any, scpo: Any, X: Any, y: Any, *, seed: int = 0) -> list[Comparison]:
-    """Compare two fitted predictors of the same levels on test rows.
+    """Compare the set sizes of two fitted predictors at equal coverage, on the same test rows.
 
+    Parameters
+    ----------
+    baseline : SCPOClassifier or ConformalClassifier
+        The fitted predictor to compare with.
+    scpo : SCPOClassifier or ConformalClassifier
+        The fitted predictor of interest. It is compared at each of its levels.
+    X : array-like or sparse matrix of shape (n_samples, n_features)
+        Rows that neither trained nor calibrated either of them.
+    y : array-like of shape (n_samples,)
+        The labels.
+    seed : int, default 0
+        For the bootstrap.
+
+    Returns
+    -------
+    comparisons : list of Comparison
+        One for each level: ``confidence``; ``baseline`` and ``scpo``, what `evaluate` measures of each; ``change``, the
+        relative change in mean set size from the baseline, below 0 if sets are smaller; its 95 % interval, ``low`` and
+        ``high``; and the ``p_value`` of no change. NaN where the baseline has no sets of about the same coverage.
+
+    Examples
+    --------
     >>> from sklearn.datasets import load_wine
     >>> from tightset import ConformalClassifier
     >>> X, y = load_wine(return_X_y=True)

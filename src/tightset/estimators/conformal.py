@@ -48,21 +48,50 @@ _TO_CHOOSE = 0.2  # of the calibration rows, for scores with numbers to choose
 
 @storable
 class ConformalClassifier(ConformalPredictor):
-    """A plain inductive conformal predictor over any classifier: the honest baseline.
+    """A plain inductive conformal predictor over any classifier: the baseline.
 
     Scores are made of its probabilities (``predict_proba``), or of its ``decision_function`` where it has none.
 
     Parameters
     ----------
-    estimator : a classifier, or a pipeline of one. By default logistic regression on standardised columns. One that is
-        trained already, in a `sklearn.frozen.FrozenEstimator`, is not touched, and all rows given to `fit` calibrate.
-        On a Dask collection one that has ``partial_fit``, or is trained already, or the default. Or ``"precomputed"``:
-        X holds the scores of a classifier, a column for each class, and all rows calibrate.
-    conformity_score : ``"lac"``, the probability itself, which makes the smallest sets; ``"margin"``, ``"aps"``,
-        ``"raps"``, ``"saps"``, ``"top-k"``; one of `tightset.scores` with settings of your own, such as
+    estimator : classifier, "precomputed" or None, default None
+        What gives the probabilities.
+
+        - None: logistic regression on standardised columns.
+        - A classifier, or a pipeline that ends in one. On a Dask collection it needs ``partial_fit``.
+        - A classifier in a `sklearn.frozen.FrozenEstimator`: it stays as it is, and all rows given to `fit` calibrate.
+        - ``"precomputed"``: X holds the scores of a classifier, a column for each class, and all rows calibrate.
+    confidence : float or sequence of float, default 0.95
+        The level, or several. One model serves every level.
+    conformity_score : str, score or callable, default "lac"
+        ``"lac"``, the probability itself, which makes the smallest sets; ``"margin"``, ``"aps"``, ``"raps"``,
+        ``"saps"`` or ``"top-k"``; one of `tightset.scores` with settings of your own, such as
         ``APS(randomised=True)``; or a function of an array of probabilities. (`tightset.scores` has the formulas.)
-    confidence, inefficiency, calibration_size, label_conditional, allow_empty, cv, random_state : as in
-        `SCPOClassifier`. One model serves every level.
+    inefficiency : "size", "log", float or pair of functions, default "size"
+        What `evaluate` reports as inefficiency: the size w of a set, ``log(1 + w)``, a power ``w**p``, or a pair
+        ``(f, f')`` of your own.
+    calibration_size : float, int or None, default None
+        Rows held aside, a fraction or a number. By default a quarter, and more (up to half) if the level needs more.
+    label_conditional : bool, default False
+        Make coverage hold for each label, not only on average.
+    allow_empty : bool, default True
+        An empty set says that no label conforms. With False it gets the label with the largest p-value, so coverage is
+        never smaller.
+    cv : int, splitter, iterable or None, default None
+        Folds for cross-conformal prediction, as in `SCPOClassifier`.
+    random_state : int, RandomState or None, default None
+        For the rows held aside, randomised scores, and smoothing.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The labels.
+    n_features_in_ : int
+        As in scikit-learn.
+    feature_names_in_ : ndarray of str
+        As in scikit-learn; there if the columns of X have names.
+    fitted_ : Fitted
+        Models and calibrations (`tightset.estimators.fitted.Fitted`), and what is answered from them.
 
     Examples
     --------

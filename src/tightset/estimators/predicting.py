@@ -73,23 +73,40 @@ class Predicting(ABC):
         as_labels: bool = False,
         as_frame: bool = False,
     ) -> Any:
-        """Prediction sets: bool ``(n, n_classes)``, columns as ``classes_``.
+        """Return the prediction set of each row.
 
         Parameters
         ----------
-        X : rows.
-        confidence : a level or several; by default those of the constructor. Several levels give
-            ``(levels, n, n_classes)``.
-        groups : the group of each row, if the predictor was calibrated group by group.
-        smoothed : break ties at random, for an error rate of ``1 - confidence`` and not just at most that. With an
+        X : array-like, sparse matrix or Dask collection of shape (n_samples, n_features)
+            The rows.
+        confidence : float or sequence of float, optional
+            One level or several; by default those of the constructor.
+        groups : array-like of shape (n_samples,), optional
+            The group of each row, if the predictor was calibrated group by group.
+        smoothed : bool, default False
+            Break ties at random, for an error rate of exactly ``1 - confidence`` and not just at most that. With an
             integer ``random_state`` a call repeats itself: the same row at the same place of ``X`` gets the same random
-            number. Whoever predicts a single row per call should leave ``random_state`` None, or give a
-            ``RandomState``, lest equal rows always share their number.
-        as_labels : lists of arrays of labels in place of the bool array.
-        as_frame : a data frame with the index of ``X`` and a column for each label: polars if ``X`` is polars, else
-            pandas. With several levels ``frame[level]`` is that of a level: pandas has columns (confidence, label), and
-            for polars there is a dict of frames. With ``as_labels`` there is one column ``set`` of lists of labels, or
-            a column of them for each level.
+            number. If you predict a single row per call, leave ``random_state`` None or give a ``RandomState``;
+            otherwise equal rows always share their number.
+        as_labels : bool, default False
+            Return lists of arrays of labels in place of the bool array.
+        as_frame : bool, default False
+            Return a data frame with the index of ``X`` and a column for each label: polars if ``X`` is polars, else
+            pandas. With several levels ``frame[level]`` is the frame of one level: pandas has columns (confidence,
+            label), and for polars there is a dict of frames. With ``as_labels`` there is one column ``set`` of lists of
+            labels, or one such column for each level.
+
+        Returns
+        -------
+        sets : ndarray of bool of shape (n_samples, n_classes)
+            Whether each label is in the set of each row; columns as in ``classes_``. Several levels give
+            ``(n_levels, n_samples, n_classes)``; ``as_labels`` and ``as_frame`` change the form, and a Dask collection
+            gives a Dask array.
+
+        Raises
+        ------
+        ValueError
+            If a level is not between 0 and 1, or ``groups`` are missing or not expected.
 
         Notes
         -----
@@ -115,11 +132,31 @@ class Predicting(ABC):
     def predict_p(
         self, X: Any, *, confidence: Any = None, groups: Any = None, smoothed: bool = False, as_frame: bool = False
     ) -> Any:
-        """Conformal p-values ``(n, n_classes)``: how unusual each label would be. They are not probabilities.
+        """Return the conformal p-value of each label: how unusual it would be.
 
-        A label is in the set at a level if its p-value exceeds ``1 - level``. With several trained levels there is
-        a measure, and so an array of p-values, for each: ``(levels, n, n_classes)``. Sets are decided on whole
-        ranks, so p-values rounded to float32 never move one. ``as_frame`` gives a data frame, as in `predict_set`.
+        Parameters
+        ----------
+        X : array-like, sparse matrix or Dask collection of shape (n_samples, n_features)
+            The rows.
+        confidence : float or sequence of float, optional
+            Levels whose measures give the p-values; by default those of the constructor.
+        groups : array-like of shape (n_samples,), optional
+            The group of each row, if the predictor was calibrated group by group.
+        smoothed : bool, default False
+            Break ties at random, as in `predict_set`.
+        as_frame : bool, default False
+            Return a data frame, as in `predict_set`.
+
+        Returns
+        -------
+        p_values : ndarray of shape (n_samples, n_classes)
+            Columns as in ``classes_``. With several levels there is a measure, and so an array of p-values, for each:
+            ``(n_levels, n_samples, n_classes)``. A Dask collection gives a Dask array.
+
+        Notes
+        -----
+        P-values are not probabilities. A label is in the set at a level if its p-value exceeds ``1 - level``. Sets are
+        decided on whole ranks, so rounding p-values to float32 never changes a set.
         """
         if lies_elsewhere(X):
             refuse_lazy(X, as_frame=as_frame)
@@ -132,7 +169,18 @@ class Predicting(ABC):
         return found[0] if single else found
 
     def predict(self, X: Any) -> Any:
-        """The most conforming label of each row, by the measure of the first level."""
+        """Return the most conforming label of each row, by the measure of the first level.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or Dask collection of shape (n_samples, n_features)
+            The rows.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+            One label for each row. A Dask collection gives a Dask array.
+        """
         check_is_fitted(self, "fitted_")
         first = self.levels_asked(None)[0][0]
         if lies_elsewhere(X):
@@ -141,10 +189,26 @@ class Predicting(ABC):
         return self.fitted_.labels(self._asked([first]), rows.gather())[0]
 
     def evaluate(self, X: Any, y: Any, *, confidence: Any = None, groups: Any = None, smoothed: bool = False) -> Any:
-        """One flat row (a dict) of what `tightset.metrics.evaluate` measures; a list of rows for several levels.
+        """Measure coverage, set size and more on labelled rows.
 
-        A row whose label was not in training counts as missed, for no set can hold that label; a warning says how many
-        there are.
+        Parameters
+        ----------
+        X : array-like, sparse matrix or Dask collection of shape (n_samples, n_features)
+            Rows that neither trained nor calibrated the predictor.
+        y : array-like of shape (n_samples,)
+            The labels. A row whose label was not in training counts as missed, since no set can hold that label; a
+            warning says how many there are.
+        confidence : float or sequence of float, optional
+            One level or several; by default those of the constructor.
+        groups : array-like of shape (n_samples,), optional
+            The group of each row, if the predictor was calibrated group by group.
+        smoothed : bool, default False
+            Break ties at random, as in `predict_set`.
+
+        Returns
+        -------
+        row : dict or list of dict
+            What `tightset.metrics.evaluate` measures, as one flat dict; with several levels a list of them.
         """
         levels, single = self.levels_asked(confidence)
         rows, groups = self.check_new_rows(X, groups)

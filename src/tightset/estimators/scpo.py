@@ -49,14 +49,14 @@ class SCPOClassifier(ConformalPredictor):
           was not trained on.
         - ``"precomputed"``: X holds the scores of a classifier, probabilities or others, a column for each class.
         - ``"auto"``: gradient-boosted trees, extremely randomised trees, the columns themselves, and mixtures of them.
-    search : {"default", "fast", "thorough", "grid"}, `Search` or `Grid`, default "default"
+    search : "default", "fast", "thorough", "grid", Search or Grid, default "default"
         What is tried: ``"fast"`` is a few times faster than the default, with sets nearly as small, ``"thorough"`` a
         few times slower; a `tightset.Search` has settings of your own, and ``"grid"``, or a `tightset.Grid`, is the
         search of the paper.
     nested : bool, default False
         With several levels, use one measure for all of them, that whose sets are smallest over all levels on held-out
         training rows. Then sets grow with the level and never lose a label, and `summary` tells the price.
-    inefficiency : {"size", "log"}, float or pair of functions, default "size"
+    inefficiency : "size", "log", float or pair of functions, default "size"
         What is made small: the size w of a set, ``log(1 + w)``, a power ``w**p``, or a pair ``(f, f')`` of your own.
     calibration_size : float, int or None, default None
         Rows held aside, a fraction or a number. By default a quarter, and more (up to half) if the level needs more.
@@ -78,6 +78,24 @@ class SCPOClassifier(ConformalPredictor):
     verbose : bool or "auto", default "auto"
         Show a progress bar: ``"auto"`` on a terminal, if it takes longer than a few seconds.
 
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The labels.
+    n_features_in_ : int
+        As in scikit-learn.
+    feature_names_in_ : ndarray of str
+        As in scikit-learn; there if the columns of X have names.
+    fitted_ : Fitted
+        Models and calibrations (`tightset.estimators.fitted.Fitted`), and what is answered from them.
+    selection_ : dict of str to ndarray
+        A table with an entry for each candidate: what was tried, its criterion (mean inefficiency on held-out training
+        rows) and the standard error of that, what was chosen and with which weight.
+    n_iter_ : int
+        The most steps that a candidate took.
+    traces_ : list of list of ndarray of shape (n_steps, n_candidates)
+        The losses by fold and level; only with ``search=Grid(keep_trace=True)``.
+
     Notes
     -----
     The guarantee: calibration rows and new rows being exchangeable, a set holds the true label with probability at
@@ -90,20 +108,6 @@ class SCPOClassifier(ConformalPredictor):
 
     Sparse rows are scaled but not centred: a column that is full, and far from zero for its spread, loses precision (at
     a mean of a million deviations); give such rows dense.
-
-    Attributes
-    ----------
-    classes_ : ndarray of shape (n_classes,)
-        The labels.
-    n_features_in_, feature_names_in_
-        As in scikit-learn.
-    fitted_ : `tightset.estimators.fitted.Fitted`
-        Models and calibrations, and what is answered from them.
-    selection_ : dict of str to ndarray
-        A table with an entry for each candidate: what was tried, its criterion (mean inefficiency on held-out training
-        rows) and the standard error of that, what was chosen and with which weight.
-    n_iter_ : int
-        The most steps that a candidate took.
 
     Examples
     --------
@@ -148,10 +152,22 @@ class SCPOClassifier(ConformalPredictor):
 
     @classmethod
     def paper(cls, confidence: Any = 0.95, **changes: Any) -> Self:
-        """The set-up of the paper: linear measure, ``-1/L``, zero start, constant rate, its grid, its selection.
+        """Return a classifier set up as in the paper.
 
-        ``changes`` are settings of `Grid`, or parameters of the classifier. The paper does not give the number of
-        steps; docs/paper.md has sizes by steps.
+        That is a linear measure, the loss ``-1/L``, a start from zero, a constant rate, and the paper's grid and
+        selection. The paper does not give the number of steps; docs/paper.md has set sizes by steps.
+
+        Parameters
+        ----------
+        confidence : float or sequence of float, default 0.95
+            The level, or several.
+        **changes : dict
+            Settings of `Grid`, or parameters of the classifier.
+
+        Returns
+        -------
+        clf : SCPOClassifier
+            A classifier that is not fitted yet.
         """
         grid = {name: changes.pop(name) for name in Grid.names() if name in changes}
         return cls(confidence, search=Grid(**{"tol": 0.0} | grid), **changes)
@@ -195,8 +211,18 @@ class SCPOClassifier(ConformalPredictor):
         return int(self.selection_["n_iter"].max())
 
     def summary(self) -> str:
-        """What was gained against tuned logistic regression, by cross-validation on training rows, and how surely.
+        """Say how much smaller sets are than those of the baseline, and how certain that is.
 
+        The baseline is tuned logistic regression, or with ``estimator`` the best that was started from. Both are judged
+        by cross-validation on training rows.
+
+        Returns
+        -------
+        text : str
+            A line for each level and fold.
+
+        Examples
+        --------
         >>> from sklearn.datasets import load_wine
         >>> clf = SCPOClassifier(confidence=0.9, random_state=0).fit(*load_wine(return_X_y=True))
         >>> clf.summary().startswith("At 90 % confidence")

@@ -47,23 +47,32 @@ class Output(NamedTuple):
 def to_onnx(
     model: ConformalPredictor, path: Any = None, *, output: str | Sequence[str] = "sets", confidence: Any = None
 ) -> Any:
-    """The fitted predictor as an ONNX model from ``X (n, p)`` to what `predict_set` or `predict_p` gives.
+    """Return the fitted predictor as an ONNX model from ``X (n, p)`` to what `predict_set` or `predict_p` gives.
 
     Parameters
     ----------
-    model : a fitted `SCPOClassifier` or `ConformalClassifier`, or a `TablePredictor` as `tightset fit` writes it.
-    path : a file to write as well; it appears whole or not at all.
-    output : ``"sets"``, bool; ``"p-values"`` or ``"scores"``, double; or several of them. Each is ``(n, n_classes)``.
-    confidence : a level or several; by default those of the constructor. Several levels give an output for each, named
+    model : SCPOClassifier, ConformalClassifier or TablePredictor
+        The fitted predictor, or the model of a table as `tightset fit` writes it.
+    path : str or os.PathLike, optional
+        A file to write as well. It is written completely or not at all.
+    output : str or sequence of str, default "sets"
+        ``"sets"``, bool; ``"p-values"`` or ``"scores"``, double; or several of them. Each is ``(n, n_classes)``.
+    confidence : float or sequence of float, optional
+        One level or several; by default those of the constructor. Several levels give an output for each, named
         ``sets_0.9`` and so on: every output has the rows first, as servers that batch requests want it.
 
     Returns
     -------
-    onnx.ModelProto
-        Its metadata (JSON) has ``classes``, the labels that columns of outputs stand for; ``outputs``, the kind and the
-        level of each; ``n_features`` and ``feature_names`` (null if X had none); and ``tightset_version``. Of a table,
-        ``inputs`` (the kind of each, and of categories the values and the texts for a missing one) and ``target``
-        instead of features.
+    proto : onnx.ModelProto
+        The model. Its metadata (JSON) has ``classes``, the labels that columns of outputs stand for; ``outputs``, the
+        kind and the level of each; ``n_features`` and ``feature_names`` (null if X had none); and ``tightset_version``.
+        Of a table, ``inputs`` (the kind of each, and of categories the values and the texts for a missing one) and
+        ``target`` instead of features.
+
+    Raises
+    ------
+    ExportError
+        If a part of the model cannot be written as ONNX; the message names it.
 
     Notes
     -----

@@ -1,13 +1,13 @@
 """Figures of predictors and of what they are worth; they need matplotlib (``pip install "tightset[plots]"``).
 
-Conventions
------------
 Every function takes a fitted predictor with rows, or what was computed before (rows of ``evaluate``, sets, p-values),
 draws on ``ax`` if it is given and on a new figure otherwise, and returns the axes. Where several predictors can be
 compared, a dict gives them names. Nothing global is changed and nothing is shown. Text and lines have the colours of
 the style in force, backgrounds are left alone, colours stand on light and dark ones, and whatever a colour says, a
 marker, a line or a hatch says too.
 
+Examples
+--------
 >>> import matplotlib; matplotlib.use("agg")
 >>> from sklearn.datasets import load_wine
 >>> from tightset import ConformalClassifier, plots
@@ -19,7 +19,8 @@ marker, a line or a hatch says too.
 
 from __future__ import annotations
 
-from tightset.plots.evaluation import class_coverage, class_size, coverage, mean_size, size_histogram
+from tightset.plots.by_label import class_coverage, class_size
+from tightset.plots.evaluation import coverage, mean_size, size_histogram
 from tightset.plots.labels import p_values, regions, shared_labels
 from tightset.plots.training import candidates, traces
 

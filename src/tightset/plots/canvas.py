@@ -9,9 +9,11 @@ __all__ = [
     "HATCHES",
     "LINES",
     "MARKERS",
+    "SHARE",
     "axes_for",
     "colour_of_text",
     "legend_above",
+    "line_style",
     "new_figure",
     "percent",
     "percent_ticks",
@@ -23,6 +25,7 @@ COLOURS = ("#2F72C8", "#C77700", "#AA4499", "#009E73", "#C0392B", "#8A8A8A", "#7
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), (0, (1, 3)), (0, (3, 1)))
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "ooo", "++", "--")
+SHARE = 0.95  # of cases that fall into bands and intervals
 _LETTERS = 80  # in a line of a legend
 
 
@@ -47,6 +50,17 @@ def axes_for(ax: Any, width: float = 6.0, height: float = 4.0) -> Any:
 def colour_of_text(ax: Any) -> Any:
     """The colour in which the style in force writes on these axes."""
     return ax.xaxis.label.get_color()
+
+
+def line_style(at: int) -> dict[str, Any]:
+    """Of the line of predictor number ``at``."""
+    return {
+        "color": COLOURS[at % len(COLOURS)],
+        "ls": LINES[at % len(LINES)],
+        "marker": MARKERS[at % len(MARKERS)],
+        "ms": 4.5,
+        "lw": 1.6,
+    }
 
 
 def percent(level: Any) -> str:

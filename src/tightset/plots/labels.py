@@ -38,17 +38,28 @@ def regions(
     resolution: int = _RESOLUTION,
     ax: Any = None,
 ) -> Any:
-    """The plane cut into regions, one for each prediction set, as in the paper; the fuller the colour, the more labels.
+    """Draw the plane cut into regions, one for each prediction set, as in the paper; more labels, fuller colour.
 
     Parameters
     ----------
-    model : a predictor that was fitted on two columns.
-    X : rows ``(n, 2)``; they say which part of the plane is drawn.
-    y : their labels, to draw the rows too.
-    confidence : one level; by default the first of the model.
-    labels : names to write in place of ``classes_``.
-    resolution : points along each side at which sets are computed.
-    ax : axes to draw on.
+    model : SCPOClassifier or ConformalClassifier
+        A predictor that was fitted on two columns.
+    X : array-like of shape (n_samples, 2)
+        Rows, which say what part of the plane is drawn.
+    y : array-like of shape (n_samples,), optional
+        The labels, to draw the rows too.
+    confidence : float, optional
+        One level; by default the first of the model.
+    labels : sequence of length n_classes, optional
+        Names to write in place of ``classes_``.
+    resolution : int, default 400
+        Points along each side at which sets are computed.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw on; by default those of a new figure.
+
+    Returns
+    -------
+    ax : matplotlib.axes.Axes
     """
     if not is_model(model):
         raise ValueError(f"model must be a fitted predictor; got {type(model).__name__}")
@@ -103,21 +114,33 @@ def shared_labels(
     most: int = 25,
     ax: Any = None,
 ) -> Any:
-    """Which labels share sets, as a heat map.
+    """Draw which labels share sets, as a heat map.
 
-    With ``y``, row by row of the map: of the rows whose true label is this, how many have that in their set (the
-    diagonal is the coverage of the label). Without: of the sets that hold this label, how many hold that as well. The
-    diagonal is written but not coloured, since colours are for what is confused.
+    With ``y``: of the rows of each true label, the share whose sets hold each label (the diagonal is coverage).
+    Without: of the sets that hold each label, the share that hold each other one. The diagonal is not coloured.
 
     Parameters
     ----------
-    source : a fitted predictor with ``X``, or sets ``(n, C)`` of bool.
-    X, y : rows, and their labels if they are known.
-    confidence : one level; by default the first of the predictor.
-    groups : the groups of ``X``.
-    labels : names of the columns of sets that are given; ``y`` is in these words.
-    most : how many labels are shown, of those that share most.
-    ax : axes to draw on.
+    source : predictor or ndarray of bool of shape (n_samples, n_classes)
+        A fitted predictor with ``X``, or sets.
+    X : array-like or sparse matrix of shape (n_samples, n_features), optional
+        The rows. They are needed with a predictor.
+    y : array-like of shape (n_samples,), optional
+        The labels, if they are known.
+    confidence : float, optional
+        One level; by default the first of the predictor.
+    groups : array-like of shape (n_samples,), optional
+        The groups of ``X``, if the predictor was calibrated group by group.
+    labels : sequence of length n_classes, optional
+        Names of the columns of sets that are given; ``y`` is in these words.
+    most : int, default 25
+        How many labels are shown, of those that share most.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw on; by default those of a new figure.
+
+    Returns
+    -------
+    ax : matplotlib.axes.Axes
     """
     if most < 2:
         raise ValueError(f"most must be at least two labels; got {most!r}")
@@ -162,20 +185,32 @@ def p_values(
     most: int = 20,
     ax: Any = None,
 ) -> Any:
-    """The p-values of one row as bars, largest first: labels above ``1 - confidence`` are in the set.
+    """Draw the p-values of one row as bars, largest first: labels above ``1 - confidence`` are in the set.
 
     A p-value says how unusual the row would be with that label. It is not a probability, and they do not add up to one.
 
     Parameters
     ----------
-    source : a fitted predictor with ``x``, or p-values ``(C,)``.
-    x : one row, ``(p,)`` or ``(1, p)``, a frame of one row, or ``frame.iloc[i]``.
-    confidence : one level; by default the first of the predictor, and 0.95 for p-values that are given.
-    groups : the group of ``x``.
-    labels : names of the p-values that are given.
-    true : the true label, to be marked.
-    most : how many labels are shown; the others have smaller p-values.
-    ax : axes to draw on.
+    source : predictor or array-like of shape (n_classes,)
+        A fitted predictor with ``x``, or p-values.
+    x : array-like of shape (n_features,) or (1, n_features), optional
+        One row, a frame of one row, or ``frame.iloc[i]``. It is needed with a predictor.
+    confidence : float, optional
+        One level; by default the first of the predictor, and 0.95 for p-values that are given.
+    groups : array-like of shape (1,), optional
+        The group of ``x``.
+    labels : sequence of length n_classes, optional
+        Names of the p-values that are given.
+    true : label, optional
+        The true label, to be marked.
+    most : int, default 20
+        How many labels are shown; the others have smaller p-values.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw on; by default those of a new figure.
+
+    Returns
+    -------
+    ax : matplotlib.axes.Axes
     """
     if is_model(source):
         if x is None:

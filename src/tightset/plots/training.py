@@ -16,11 +16,26 @@ __all__ = ["candidates", "traces"]
 
 
 def traces(model: ConformalPredictor, *, confidence: Any = None, fold: int = 0, ax: Any = None) -> Any:
-    """The loss of every candidate of the paper's grid at every step, the chosen one emphasised.
+    """Draw the loss of every candidate of the paper's grid at every step, the chosen one emphasised.
 
-    ``model`` is a fitted ``SCPOClassifier(search=Grid(keep_trace=True))``; ``confidence`` one of its levels, by
-    default the first, and ``fold`` one of its folds if it has ``cv``. (Of the default search, whose losses have no
-    scale in common, `candidates` shows what was tried.)
+    Parameters
+    ----------
+    model : SCPOClassifier
+        A fitted ``SCPOClassifier(search=Grid(keep_trace=True))``.
+    confidence : float, optional
+        One of its levels; by default the first.
+    fold : int, default 0
+        One of its folds, if it has ``cv``.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw on; by default those of a new figure.
+
+    Returns
+    -------
+    ax : matplotlib.axes.Axes
+
+    Notes
+    -----
+    The losses of the default search have no common scale; `candidates` shows what it tried.
     """
     at, table = _table(model, confidence, fold)
     grid = as_search(model.search)
@@ -49,14 +64,29 @@ def traces(model: ConformalPredictor, *, confidence: Any = None, fold: int = 0, 
 def candidates(
     model: ConformalPredictor, *, confidence: Any = None, fold: int = 0, most: int = 25, ax: Any = None
 ) -> Any:
-    """What the search tried, best first: the criterion that chose, its standard error, and what there was to beat.
+    """Draw what the search tried, best first: the criterion, its standard error, and the baseline to beat.
 
+    Parameters
+    ----------
+    model : SCPOClassifier
+        The fitted classifier.
+    confidence : float, optional
+        One of its levels; by default the first.
+    fold : int, default 0
+        One of its folds, if it has ``cv``.
+    most : int, default 25
+        How many candidates are shown. Those that were chosen are always among them.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw on; by default those of a new figure.
+
+    Returns
+    -------
+    ax : matplotlib.axes.Axes
+
+    Notes
+    -----
     The criterion is the mean inefficiency on training rows held out, or for the paper's grid that of the training rows
-    themselves (or the loss), without an error. Candidates that were chosen are filled. ``most`` are shown; those that
-    were chosen are among them in any case.
-
-    ``model`` is a fitted `SCPOClassifier`, ``confidence`` one of its levels, by default the first, and ``fold`` one of
-    its folds if it has ``cv``.
+    themselves (or the loss), without an error. Candidates that were chosen are filled.
     """
     at, table = _table(model, confidence, fold)
     if most < 1:

@@ -60,15 +60,16 @@ class ReportPage:
     Parameters
     ----------
     title : str, optional
-        Of the page.
+        The title of the page.
     confidence : float, optional
         The level at which the page opens; by default the first that the model was made for.
-    frame : data frame, optional
+    frame : data frame of n_samples rows, optional
         The rows as people know them, for the table; by default ``X``. The first eight columns are shown.
     about : dict, optional
-        What tells how to make this again: names, hashes, dates, commands.
+        How to make the page again: names, hashes, dates, commands.
     max_rows : int, default 2000
-        Rows in the table at most, the hardest. (Of a thousand labels there are fewer, for the size of the page.)
+        The most rows in the table; the hardest are shown. (With a thousand labels there are fewer, to keep the page
+        small.)
     """
 
     title: str | None = None
@@ -95,16 +96,31 @@ def write_report(
     baseline_name: str = "the baseline",
     page: ReportPage | None = None,
 ) -> Path:
-    """Write a page about the sets of ``model`` on rows that it has not seen; return its path.
+    """Write an HTML page about the sets of a predictor on rows that it has not seen.
 
     Parameters
     ----------
-    path : the HTML file. It is written beside itself first, so that it is never there by half.
-    model : a fitted `SCPOClassifier` or `ConformalClassifier`.
-    X, y : rows and their labels. Without labels the page says that coverage is unknown, and shows sizes.
-    groups : the group of each row, if the model (or the baseline) was calibrated group by group.
-    baseline, baseline_name : another fitted predictor of the same classes, to compare with on the same rows.
-    page : what stands on the page, if not the usual; see `ReportPage`.
+    path : str or os.PathLike
+        The HTML file. It is written completely or not at all.
+    model : SCPOClassifier or ConformalClassifier
+        The fitted predictor.
+    X : array-like or sparse matrix of shape (n_samples, n_features)
+        The rows.
+    y : array-like of shape (n_samples,), optional
+        The labels. Without them the page says that coverage is unknown, and shows sizes.
+    groups : array-like of shape (n_samples,), optional
+        The group of each row, if the model (or the baseline) was calibrated group by group.
+    baseline : SCPOClassifier or ConformalClassifier, optional
+        Another fitted predictor of the same classes, to compare with on the same rows.
+    baseline_name : str, default "the baseline"
+        What the page calls it.
+    page : ReportPage, optional
+        Settings of the page.
+
+    Returns
+    -------
+    path : Path
+        The file.
 
     Examples
     --------

@@ -28,13 +28,16 @@ _SELECTIONS = ("inefficiency", "loss")
 @storable
 @dataclass(frozen=True)
 class Search:
-    """What the default search tries. More of everything makes sets a little smaller, for a longer fit.
+    """What the default search tries.
+
+    More of everything makes sets a little smaller, for a longer fit.
 
     Parameters
     ----------
-    paths : sequence of (measure, gamma), default two-matrix with 1, 2 and 4, softmax with 4, linear with 1
-        The measures that are trained, each from logistic regression (or from the ranking of a classifier) at one
-        sharpness. Tuned logistic regression is always there too, as the baseline, which stays if nothing is gained.
+    paths : sequence of (str, float)
+        Pairs (measure, gamma): the measures that are trained, each from logistic regression (or from the ranking of a
+        classifier) at one sharpness. By default two-matrix with 1, 2 and 4, softmax with 4, linear with 1. Tuned
+        logistic regression is always there too, as the baseline, which stays if nothing is gained.
     pulls : sequence of float
         How strongly each step of a path is held to where it started, in order.
     max_iter : int, default 80
@@ -64,7 +67,7 @@ class Search:
         it. It makes sets smaller, but keeps ``1 + folds * repeats`` models (11 by default); with False there is one.
     objective : {"profiled"}, default "profiled"
         The loss that the paths descend: set size at exact coverage. (Trees that are grown descend it in any case.)
-    boost : {"lightgbm", "xgboost"}, optional
+    boost : "lightgbm", "xgboost" or None, default None
         Also try trees on top of a classifier's scores that are grown for small sets (extras of the same names); X must
         be dense numbers, missing ones allowed. They are used if they make sets smaller.
 
@@ -122,25 +125,65 @@ class Search:
 
     @classmethod
     def fast(cls, **changes: Any) -> Self:
-        """``search="fast"``, with changes: a few times faster than the default, sets nearly as small."""
+        """Return ``search="fast"``, with changes: a few times faster than the default, sets nearly as small.
+
+        Parameters
+        ----------
+        **changes : dict
+            Settings that differ.
+
+        Returns
+        -------
+        search : Search
+        """
         return cls(**{"paths": _FAST, "repeats": 1, **changes})
 
     @classmethod
     def thorough(cls, **changes: Any) -> Self:
-        """``search="thorough"``, with changes: a few times slower than the default."""
+        """Return ``search="thorough"``, with changes: a few times slower than the default.
+
+        Parameters
+        ----------
+        **changes : dict
+            Settings that differ.
+
+        Returns
+        -------
+        search : Search
+        """
         more: dict[str, Any] = {"paths": (*_DEFAULT, ("two-matrix", 8.0), ("softmax", 1.0)), "max_iter": 150}
         more |= {"folds": 10, "repeats": 3, "restarts": 2, "both_columns": True}
         return cls(**{**more, **changes})
 
     def only(self, measure: str) -> Self:
-        """The same with paths of one measure only."""
+        """Return the same search with paths of one measure only.
+
+        Parameters
+        ----------
+        measure : "two-matrix", "softmax" or "linear"
+            The measure.
+
+        Returns
+        -------
+        search : Search
+        """
         if not (isinstance(measure, str) and measure in MEASURES):
             raise ValueError(f"measure must be one of {', '.join(map(repr, MEASURES))}; got {measure!r}")
         own = tuple(path for path in self.paths if path[0] == measure)
         return replace(self, paths=own or tuple((measure, gamma) for gamma in _SHARPNESSES))
 
     def samples(self, n: int) -> bool:
-        """Whether the search sees a sample of ``n`` training rows, and not all of them."""
+        """Return whether the search sees a sample of the training rows, and not all of them.
+
+        Parameters
+        ----------
+        n : int
+            How many training rows there are.
+
+        Returns
+        -------
+        sampled : bool
+        """
         return n > _WORTH_SAMPLING * self.rows
 
     def check_installed(self) -> None:
@@ -156,18 +199,22 @@ class Grid:
 
     Parameters
     ----------
-    penalty, sharpness, learning_rate : float or sequence of float
-        lambda, gamma and eta of the paper; the grid is their product. The text prints a penalty of 10000 in place of
-        1000, but its tables choose 1000 and never 10000, and five values make the 400 runs for each data set that it
-        counts.
-    loss_form : {"-1/L", "L", "log L", "-1/L^2"}
+    penalty : float or sequence of float, default (10, 100, 500, 1000, 5000)
+        lambda of the paper; the grid is the product of the first three parameters. The text prints a penalty of 10000
+        in place of 1000, but its tables choose 1000 and never 10000, and five values make the 400 runs for each data
+        set that it counts.
+    sharpness : float or sequence of float, default (1, 2, 5, 10)
+        gamma of the paper.
+    learning_rate : float or sequence of float, default (1, 10, 100, 1000)
+        eta of the paper.
+    loss_form : {"-1/L", "L", "log L", "-1/L^2"}, default "-1/L"
         Which increasing function of the loss descends.
-    optimiser : {"gradient-descent", "adam"}
+    optimiser : {"gradient-descent", "adam"}, default "gradient-descent"
         Gradient descent has a constant rate.
-    selection : {"inefficiency", "loss"}
+    selection : {"inefficiency", "loss"}, default "inefficiency"
         Take the candidate with the smallest inefficiency on the training rows, or with the smallest loss.
     max_iter : int, default 1000
-        Steps at most.
+        The most steps.
     tol : float, default 1e-7
         A candidate whose largest step is below ``tol`` (relative) stops early.
     keep_trace : bool, default False
@@ -214,13 +261,24 @@ class Grid:
             _check_truth(self, name)
 
     def candidates(self) -> np.ndarray:
-        """``(candidates, 3)``: penalty, sharpness, learning rate."""
+        """Return the grid.
+
+        Returns
+        -------
+        candidates : ndarray of shape (n_candidates, 3)
+            Penalty, sharpness and learning rate of each.
+        """
         axes = [np.atleast_1d(np.asarray(one, float)) for one in (self.penalty, self.sharpness, self.learning_rate)]
         return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 3)
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
-        """Of the settings."""
+        """Return the names of the settings.
+
+        Returns
+        -------
+        names : tuple of str
+        """
         return tuple(field.name for field in fields(cls))
 
 

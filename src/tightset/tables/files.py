@@ -1,4 +1,4 @@
-"""Tables in files, read in chunks; data frames likewise.
+"""Tables in files, read in chunks.
 
 CSV and TSV, also compressed (gzip, bzip2, xz, one file in a zip), and Parquet; what a file is, its first bytes say. A
 chunk has about a million cells, whatever the size of the file.
@@ -27,7 +27,7 @@ from typing import Any
 from tightset.exceptions import TableError, needed_for
 from tightset.tables.texts import as_text
 
-__all__ = ["FrameTable", "TableFile", "check_names"]
+__all__ = ["TableFile", "check_names"]
 
 _CELLS = 2**20  # of a chunk
 _MISSING = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "-nan", "NULL", "Null", "null", "None", "none")
@@ -40,11 +40,22 @@ class TableFile:
 
     Parameters
     ----------
-    path : the file, or ``-``.
-    delimiter : between the cells of a row; by default a tab for names that end in .tsv or .tab, else a comma.
-    encoding : of text files.
-    missing : texts that stand for a missing value, beside the usual ones (nothing, NA, N/A, NaN, null, None ...).
+    path : str or os.PathLike
+        The file, or ``-``.
+    delimiter : str, optional
+        What separates the cells of a row; by default a tab for names that end in .tsv or .tab, else a comma.
+    encoding : str, default "utf-8"
+        The encoding of text files.
+    missing : collection of str, default ()
+        Texts that stand for a missing value, beside the usual ones (nothing, NA, N/A, NaN, null, None ...).
 
+    Raises
+    ------
+    TableError
+        If there is no such file, or the delimiter or the encoding cannot be used.
+
+    Examples
+    --------
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     _ = Path(f"{folder}/a.csv").write_text("x,y\n1,a\n2,b\n")
@@ -107,7 +118,18 @@ class TableFile:
         return self.where.stat().st_size if self.where else None
 
     def unpacked(self, rows: int, columns: int) -> int:
-        """About how many bytes it would have as plain text, if it is compressed or Parquet, which its size hides."""
+        """Estimate the bytes that a compressed or Parquet file would have as plain text, which its size hides.
+
+        Parameters
+        ----------
+        rows, columns : int
+            Of the table.
+
+        Returns
+        -------
+        n_bytes : int
+            0 for a plain text file.
+        """
         with self.where.open("rb") as file:
             start = file.read(8)
         packed = start.startswith((b"PAR1", b"PK", *_MAGIC))
@@ -121,10 +143,23 @@ class TableFile:
         only: Collection[str] | None = None,
         progress: Callable[[int], None] = lambda _: None,
     ) -> Iterator[Any]:
-        """Data frames, indexed by the number of the row from 0; ``progress`` is told how many bytes were read.
+        """Read the table in chunks.
 
-        The columns of ``text`` are texts and None; others are numbers where all of the chunk are, else texts too. In
-        the column ``label``, of texts, only an empty cell is missing: NA and None are names of labels as well.
+        Parameters
+        ----------
+        text : collection of str, default ()
+            Columns that are texts and None. Others are numbers where all of the chunk are, else texts too.
+        label : str, optional
+            A column of texts in which only an empty cell is missing: NA and None are names of labels as well.
+        only : collection of str, optional
+            Columns to read; by default all.
+        progress : callable, optional
+            It is told how many bytes were read.
+
+        Yields
+        ------
+        frame : pandas.DataFrame
+            Indexed by the number of the row from 0.
         """
         progress(0)
         only = None if only is None else frozenset(only)
@@ -266,40 +301,6 @@ class TableFile:
                 yield table.schema_arrow.empty_table().to_pandas()
         except (pa.ArrowInvalid, OSError) as error:
             raise TableError(f"{self.name} cannot be read as Parquet: {_said(error)}") from None
-
-
-class FrameTable:
-    """A data frame, read as a file of tables is."""
-
-    name = "the table"
-
-    def __init__(self, frame: Any) -> None:
-        names = [str(name) for name in frame.columns]
-        check_names(names, self.name)
-        frame = frame.set_axis(names, axis=1).reset_index(drop=True)
-        # Categories as the values that they stand for: what is computed of a column of them is a category again.
-        coded = [name for name in names if str(frame[name].dtype) == "category"]
-        self.frame = frame.assign(**{name: frame[name].astype(object) for name in coded})
-        self.missing: tuple[str, ...] = ()
-        self.n_bytes = 2 * int(frame.memory_usage().sum())  # who holds it has room for its numbers too
-
-    def unpacked(self, rows: int, columns: int) -> int:  # noqa: ARG002
-        """Bytes of a table whose size says nothing of it; 0 here."""
-        return 0
-
-    def chunks(
-        self,
-        *,
-        text: Collection[str] = (),
-        label: str | None = None,
-        only: Collection[str] | None = None,
-        progress: Callable[[int], None] = lambda _: None,  # noqa: ARG002
-    ) -> Iterator[Any]:
-        read, wanted = {*text, label}, None if only is None else frozenset(only)
-        frame = self.frame if wanted is None else self.frame[[name for name in self.frame.columns if name in wanted]]
-        # dates and the like are texts, as they would be in a file
-        texts = [name for name in frame if name in read or frame[name].dtype.kind not in "fiubO"]
-        yield frame.assign(**{name: as_text(frame[name]) for name in texts})
 
 
 class _Counted(io.RawIOBase):

@@ -18,7 +18,7 @@ from tightset.exceptions import TableError, warn
 from tightset.storage.file import save_model
 from tightset.storage.registry import storable
 from tightset.tables.encoding import Encoding
-from tightset.tables.files import FrameTable
+from tightset.tables.frames import FrameTable
 from tightset.tables.preparing import CALIBRATE, TRAIN, Prepared, fit_parts, prepare, split_rows
 from tightset.tables.target import Rare
 from tightset.tables.texts import as_text, spelled_as
@@ -28,18 +28,26 @@ __all__ = ["TablePredictor", "fit_prepared", "fit_table"]
 
 @storable
 class TablePredictor:
-    """A fitted predictor together with the encoding of its table, and a baseline on the same rows if there is one.
+    """A fitted predictor together with the encoding of its table; `fit_table` makes it.
 
-    It predicts for data frames that have the columns of training, in any order.
+    It predicts for data frames that have the columns of training, in any order. Parameters are kept as attributes.
 
-    Attributes
+    Parameters
     ----------
-    encoding : how columns become numbers; ``encoding.left_out`` says which are not used, and why.
-    target : the column of labels in training. It is not needed to predict, and ignored if it is there.
-    predictor, baseline : fitted `SCPOClassifier` or `ConformalClassifier`; ``baseline`` may be None.
-    about : where the model comes from.
-    merged : rare labels of the table, with the label that stands for them.
-    dropped : rare labels whose rows were left out.
+    encoding : Encoding
+        How columns become numbers; ``encoding.left_out`` says which are not used, and why.
+    target : str
+        The column of labels in training. It is not needed to predict, and ignored if it is there.
+    predictor : SCPOClassifier or ConformalClassifier
+        The fitted predictor.
+    baseline : SCPOClassifier or ConformalClassifier, optional
+        Another fitted predictor on the same rows, to compare with.
+    about : dict, optional
+        Where the model comes from.
+    merged : dict of str to str, optional
+        Rare labels of the table, with the label that stands for them.
+    dropped : sequence of str, default ()
+        Rare labels whose rows were left out.
     """
 
     later_fields = ("merged", "dropped")
@@ -70,16 +78,27 @@ class TablePredictor:
 
     @property
     def classes_(self) -> np.ndarray:
-        result: np.ndarray = self.predictor.classes_
-        return result
+        return self.predictor.classes_
 
     @property
     def levels_(self) -> tuple[Any, ...]:
-        result: tuple[Any, ...] = self.predictor.levels_
-        return result
+        return self.predictor.levels_
 
     def encode(self, frame: Any, *, strict: bool = False) -> np.ndarray:
-        """Rows as the predictor takes them; ``strict`` refuses other columns, another order, and unseen categories."""
+        """Return the rows of a data frame as the predictor takes them.
+
+        Parameters
+        ----------
+        frame : pandas.DataFrame of n_samples rows
+            The rows.
+        strict : bool, default False
+            Refuse other columns, another order of columns, and categories that were not seen in training.
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features)
+            The encoded rows.
+        """
         if self.encoding.missing:
             frame = frame.mask(frame.isin(self.encoding.missing))
         names = [str(name) for name in frame.columns]
@@ -93,24 +112,83 @@ class TablePredictor:
         return self.encoding.apply(rows)
 
     def predict_set(self, frame: Any, **how: Any) -> Any:
-        """Prediction sets of the rows of a data frame; ``how`` as in `SCPOClassifier.predict_set`."""
+        """Return the prediction set of each row of a data frame.
+
+        Parameters
+        ----------
+        frame : pandas.DataFrame of n_samples rows
+            The rows.
+        **how : dict
+            Parameters of `SCPOClassifier.predict_set`.
+
+        Returns
+        -------
+        sets : ndarray of bool of shape (n_samples, n_classes)
+        """
         return _indexed(self.predictor.predict_set(self.encode(frame), **how), frame)
 
     def predict_p(self, frame: Any, **how: Any) -> Any:
-        """Conformal p-values of the rows of a data frame."""
+        """Return the conformal p-value of each label, for the rows of a data frame.
+
+        Parameters
+        ----------
+        frame : pandas.DataFrame of n_samples rows
+            The rows.
+        **how : dict
+            Parameters of `SCPOClassifier.predict_p`.
+
+        Returns
+        -------
+        p_values : ndarray of shape (n_samples, n_classes)
+        """
         return _indexed(self.predictor.predict_p(self.encode(frame), **how), frame)
 
     def predict(self, frame: Any) -> Any:
-        """The most conforming label of each row of a data frame."""
+        """Return the most conforming label of each row of a data frame.
+
+        Parameters
+        ----------
+        frame : pandas.DataFrame of n_samples rows
+            The rows.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+        """
         return self.predictor.predict(self.encode(frame))
 
     def evaluate(self, frame: Any, y: Any = None, **how: Any) -> Any:
-        """Coverage, size and more on labelled rows; the labels are in the target column unless given."""
+        """Measure coverage, set size and more on labelled rows.
+
+        Parameters
+        ----------
+        frame : pandas.DataFrame of n_samples rows
+            The rows.
+        y : array-like of shape (n_samples,), optional
+            The labels; by default those of the target column.
+        **how : dict
+            Parameters of `SCPOClassifier.evaluate`.
+
+        Returns
+        -------
+        row : dict or list of dict
+        """
         labels = self.labels(frame) if y is None else y
         return self.predictor.evaluate(self.encode(frame), labels, **how)
 
     def labels(self, frame: Any) -> np.ndarray:
-        """The labels in the target column, rare ones as they were in training; one that was never seen as it is."""
+        """Return the labels in the target column, rare ones as they were in training.
+
+        Parameters
+        ----------
+        frame : pandas.DataFrame of n_samples rows
+            Rows with the target column.
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,)
+            The labels. One that was never seen stays as it is.
+        """
         if self.target not in frame.columns:
             raise TableError(f"there is no column {self.target!r} with the labels, which is needed here")
         texts = as_text(frame[self.target])
@@ -146,7 +224,15 @@ class TablePredictor:
             ) from None
 
     def save(self, path: Any, *, trusted: Sequence[str] = ()) -> None:
-        """Write it to a file that `tightset.load` opens."""
+        """Write the model to a file that `tightset.load` opens without running code.
+
+        Parameters
+        ----------
+        path : str or os.PathLike
+            The file, usually ``name.tightset``. It is written completely or not at all.
+        trusted : sequence of str, default ()
+            Full names of further types that may be stored; `load` must be given the same names.
+        """
         columns = {
             "columns": [column.name for column in self.encoding.columns],
             "dtypes": [type(column).__name__.lower() for column in self.encoding.columns],
@@ -172,16 +258,36 @@ def fit_table(
 
     Parameters
     ----------
-    table : a pandas data frame, or a `tightset.tables.TableFile`.
-    target : the column of labels.
-    predictor, baseline : an `SCPOClassifier` or a `ConformalClassifier`, not fitted yet.
-    categorical : columns that are categories whatever they look like: numbers that are codes, texts of many values.
-    drop : columns that are not used.
-    rare_labels : what becomes of labels of fewer than ``rare_rows`` rows: ``"keep"``, with a warning; ``"other"``, one
-        label stands for all of them; ``"drop"``, their rows are left out, and coverage is for rows of the other labels.
-    rare_rows : by default 10, or with ``label_conditional`` four times as many as the strictest level needs to
-        calibrate a label (76 at 95 %).
+    table : pandas.DataFrame or TableFile
+        The table, with the labels in one of its columns; `tightset.tables.TableFile` reads files.
+    target : str
+        The column of labels.
+    predictor : SCPOClassifier or ConformalClassifier
+        The predictor, not fitted yet.
+    baseline : SCPOClassifier or ConformalClassifier, optional
+        Another predictor to compare with, not fitted yet.
+    categorical : collection of str, default ()
+        Columns that are categories whatever they look like: numbers that are codes, texts of many values.
+    drop : collection of str, default ()
+        Columns that are not used.
+    rare_labels : {"keep", "other", "drop"}, default "keep"
+        What becomes of labels with fewer than ``rare_rows`` rows: ``"keep"``, with a warning; ``"other"``, one label
+        stands for all of them; ``"drop"``, their rows are left out, and coverage is for rows of the other labels.
+    rare_rows : int, optional
+        By default 10, or with ``label_conditional`` four times what the strictest level needs for a label (76 at 95 %).
 
+    Returns
+    -------
+    model : TablePredictor
+        The fitted model, with the encoding of the columns.
+
+    Raises
+    ------
+    TableError
+        If the table cannot be used; the message says what to do about it.
+
+    Examples
+    --------
     >>> import pandas as pd
     >>> from tightset import ConformalClassifier
     >>> frame = pd.DataFrame({"colour": ["red", "blue"] * 50, "kind": ["apple", "plum"] * 50})

@@ -21,12 +21,26 @@ __all__ = ["load"]
 
 
 def load(path: Any, *, trusted: Iterable[str] = ()) -> Any:
-    """Open a model that was written by its ``save``. No code of the file runs, whoever wrote it.
+    """Open a model that was written by its ``save``.
+
+    No code of the file runs, whoever wrote it.
 
     Parameters
     ----------
-    path : the file.
-    trusted : full names of types of other packages that may be built, beside those that are known as harmless.
+    path : str or os.PathLike
+        The file.
+    trusted : iterable of str, default ()
+        Full names of types of other packages that may be built, beside those that are known to be harmless.
+
+    Returns
+    -------
+    model : SCPOClassifier, ConformalClassifier or TablePredictor
+        The fitted model.
+
+    Raises
+    ------
+    ModelFileError
+        If the file is not a model that this version can open safely. The message names types that are not trusted.
 
     Examples
     --------
