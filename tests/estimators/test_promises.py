@@ -3,15 +3,24 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import KFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_limits
 
+import tightset
 from makers import baseline, both, quick_on_top, quick_scpo, scpo
 from tightset import ConformalClassifier, SCPOClassifier, Search, TightsetWarning
+from tightset.conformal.scores import as_score
 from tightset.estimators.comparing import Comparison, at_equal_coverage, compare, levels_around, verdict
 from tightset.models.classifiers import fit_base
 
@@ -489,3 +498,101 @@ def test_masked_scores_and_lazy_frames_are_refused(blobs):
         ConformalClassifier(Masked(), confidence=0.9).fit(X, y)
     with pytest.raises(ValueError, match=r"X\.collect\(\)"):
         ConformalClassifier(confidence=0.9).fit(pl.DataFrame(X).lazy(), y)
+
+
+# ---- the sixth attack -----------------------------------------------------------------------------------------------
+
+
+def gappy(n, gap, seed=0):
+    """Texts with gaps, of which none is in the first rows."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 2, n)
+    column = np.where(rng.random(n) < 0.9, np.array(["a", "b"], dtype=object)[y], "a")
+    missing = rng.random(n) < 0.5
+    missing[:5] = False
+    column = column.astype(object)
+    column[missing] = gap
+    return pd.DataFrame({"c": column}), np.where(missing, rng.random(n) < 0.8, y).astype(int)
+
+
+@pytest.mark.parametrize("way", ["memory", "dask", "calibrate"])
+def test_gaps_tie_in_every_form_though_the_first_rows_have_none(way):
+    import dask
+    import dask.dataframe as dd
+
+    X, y = gappy(400, np.nan)
+    model = make_pipeline(OneHotEncoder(handle_unknown="ignore"), LogisticRegression()).fit(*gappy(400, np.nan, seed=1))
+    clf = ConformalClassifier(FrozenEstimator(model), confidence=0.8)
+    with dask.config.set({"dataframe.convert-string": False}), warnings.catch_warnings():
+        warnings.simplefilter("ignore", TightsetWarning)
+        if way == "dask":
+            clf.fit(dd.from_pandas(X, npartitions=2), y)
+        elif way == "calibrate":
+            clf.fit(X[:5], y[:5]).calibrate(X, y)
+        else:
+            clf.fit(X, y)
+    found = [clf.predict_p(gappy(300, gap, seed=2)[0]) for gap in (np.nan, None)]
+    np.testing.assert_array_equal(*found)
+    assert clf.evaluate(*gappy(300, None, seed=2))["coverage"] > 0.75
+
+
+def test_a_score_that_works_in_place_is_looked_at_and_harms_nothing():
+    def halved_logs(P):
+        P *= np.log(P)
+        return P
+
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(0, 3, (200, 2)).astype(float), rng.integers(0, 2, 200)
+    tree = DecisionTreeClassifier(random_state=0)
+    with np.errstate(all="ignore"), pytest.raises(ValueError, match="gave scores that are NaN"):
+        ConformalClassifier(tree, conformity_score=halved_logs).fit(X[:, :1] + np.arange(200)[:, None], y)
+    P = np.full((3, 2), 0.5)
+    as_score(halved_logs)(P)
+    assert (P == 0.5).all()
+
+
+def test_a_file_keeps_what_was_fitted_whatever_parameters_say_now(tmp_path, blobs):
+    X, y = blobs
+    clf = scpo(confidence=[0.5, 0.95], max_iter=10).fit(X[:400], y[:400]).set_params(nested=True)
+    clf.save(tmp_path / "m.tightset")
+    np.testing.assert_array_equal(tightset.load(tmp_path / "m.tightset").predict_set(X[400:]), clf.predict_set(X[400:]))
+
+
+def test_numbers_of_a_score_are_chosen_on_rows_in_the_form_of_training(blobs):
+    X, y = blobs
+    frame = pd.DataFrame(X, columns=["p", "q"])
+    pipe = make_pipeline(
+        make_column_transformer((StandardScaler(), ["p"]), remainder="passthrough"), LogisticRegression()
+    )
+    clf = ConformalClassifier(pipe, conformity_score="raps", confidence=0.8, random_state=0)
+    found = clf.fit(frame[:300], y[:300], X_cal=X[300:], y_cal=y[300:])
+    again = clone(clf).fit(frame[:300], y[:300], X_cal=frame[300:], y_cal=y[300:])
+    np.testing.assert_array_equal(found.predict_p(frame), again.predict_p(frame))
+
+
+def test_a_fold_of_weight_zero_calibrates_nothing(blobs):
+    X, y = blobs
+    weight = np.ones(600)
+    weight[:150] = 0
+    clf = ConformalClassifier(cv=KFold(4), confidence=0.8).fit(X, y, weight)
+    assert len(clf.folds_) == 3
+    assert clf.fitted_.calibration_rows().total() == 450
+    none = [(np.arange(150, 600), np.arange(150))]
+    with pytest.raises(ValueError, match="cv leaves no row to calibrate on"):
+        ConformalClassifier(cv=none, confidence=0.8).fit(X, y, weight)
+
+
+def test_an_answer_is_of_one_calibration_though_another_comes_meanwhile(blobs, monkeypatch):
+    X, y = blobs
+    clf = ConformalClassifier(confidence=0.8, random_state=0).fit(X[:300], y[:300])
+    before, new_rows = clf.predict_set(X), type(clf)._new_rows
+
+    def meanwhile(self, *given):
+        rows = new_rows(self, *given)
+        monkeypatch.undo()
+        clf.calibrate(X[300:350], y[300:350])
+        return rows
+
+    monkeypatch.setattr(type(clf), "_new_rows", meanwhile)
+    np.testing.assert_array_equal(clf.predict_set(X), before)
+    assert (clf.predict_set(X) != before).any()

@@ -17,7 +17,8 @@ class RowKind(NamedTuple):
     """Types of rows as they were given to training, as they were trained on, and as they were given to calibrate on.
 
     ``form`` is that of the rows of training, ``gap`` what stands for a missing value among their texts, and ``names``
-    are those of the columns. Model files of the first version know ``given`` only.
+    are those of the columns. Model files of the first version may know
+    ``given`` only; gaps then stay as they come.
     """
 
     given: Types = None
@@ -31,7 +32,9 @@ class RowKind(NamedTuple):
     def of(cls, given: Types, checked: Any, names: np.ndarray | None) -> Self:
         """Of rows as they came out of their check, some of them or all."""
         calibrated = types_by_value(given, checked)
-        return cls(given, dtypes_of(checked), calibrated, form_of(checked), gap_of(checked), names)
+        # Where no gap was seen any one form of it will do, as long as it is the same for all rows.
+        gap = gap_of(checked) or "nan"
+        return cls(given, dtypes_of(checked), calibrated, form_of(checked), gap, names)
 
     def in_its_units(self, X: Any) -> Any:
         """Dates and times in the units of training."""

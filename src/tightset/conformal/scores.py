@@ -286,7 +286,7 @@ class OwnScore(_Plain):
         return repr(self.function)
 
     def __call__(self, P: np.ndarray, u: np.ndarray | None = None) -> np.ndarray:  # noqa: ARG002
-        return self.function(P)
+        return self.function(P.copy())  # which may work in place, on what belongs to the classifier
 
 
 SCORES: dict[str, Callable[[], Score]] = {

@@ -251,7 +251,11 @@ class ConformalPredictor(Predicting, ClassifierMixin, BaseEstimator):
             # groups are categories of coverage here, not units that a splitter must keep together
             folds = check_folds(check_cv(self.cv, y, classifier=True).split(np.zeros((len(y), 1)), y), len(y))
             sort = np.sort if rows.X.lazy else np.asarray
-            return [(sort(train[used[train]]), sort(held[used[held]])) for train, held in folds]
+            found = [(sort(train[used[train]]), sort(held[used[held]])) for train, held in folds]
+            found = [(train, held) for train, held in found if len(held)]  # of weight 0 alone there is nothing to do
+            if not found:
+                raise ValueError("cv leaves no row to calibrate on once rows of weight 0 are left out")
+            return found
         some = np.flatnonzero(used)
         if len(some) < 2:
             raise ValueError(f"at least two rows are needed, to train and to calibrate; got n_samples = {len(some)}")

@@ -232,7 +232,7 @@ class ConformalClassifier(ConformalPredictor):
         rest, held = stratified_split(
             np.zeros_like(y), max(1, round(_TO_CHOOSE * len(y))), generator(self.random_state)
         )
-        P = scored.probabilities(rows.take(held).X.gather(), fitted.classes)
+        P = scored.probabilities(fitted.kind.prepared(rows.take(held).X.gather()), fitted.classes)
         u = scored.uniform(P, fitted.shared(range(len(P))))
         by_strictness = sorted(fitted.levels, key=float)
         judged = [level for level in by_strictness if calibration_rows_needed(level) <= len(held)]

@@ -19,6 +19,7 @@ _LATER: dict[str, Any] = {
     "_gap": None,
     "_mark": 0,
     "_seed": 0,
+    "_one_for_all": None,
 }
 
 
@@ -35,6 +36,7 @@ def fields_of_fitted(fitted: Fitted) -> dict[str, Any]:
         "_gap": kind.gap,
         "_mark": fitted.mark,
         "_seed": fitted.seed,
+        "_one_for_all": fitted.one_for_all,
     }
 
 
@@ -45,6 +47,7 @@ def fitted_of_fields(owner: str, parts: dict[str, Any], *, one_for_all: bool) ->
         if name not in rest:
             raise ModelFileError(f"{owner}.{name} is missing")
     classes, levels, folds, given = (rest.pop(name) for name in _NAMES)
-    trained, calibrated, form, gap, mark, seed = (rest.pop(name, value) for name, value in _LATER.items())
+    trained, calibrated, form, gap, mark, seed, stored = (rest.pop(name, value) for name, value in _LATER.items())
     kind = RowKind(given, trained, calibrated, form, gap, rest.get("feature_names_in_"))
+    one_for_all = one_for_all if stored is None else stored
     return Fitted(classes, levels, kind, folds, one_for_all, mark, seed), rest

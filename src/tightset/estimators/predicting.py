@@ -118,10 +118,11 @@ class Predicting(ABC):
             refuse_lazy(X, as_labels=as_labels, as_frame=as_frame)
             return self._lazily("sets", X, confidence, groups, smoothed)
         levels, single = self.levels_asked(confidence)
-        rows, groups = self.check_new_rows(X, groups)
-        self.warn_if_stricter(levels)
-        asked = self._asked(levels, smoothed, X)
-        sets = self.fitted_.sets(asked, rows.gather(), groups, allow_empty=self.allow_empty)
+        fitted = self._fitted()
+        rows, groups = self._checked_rows(fitted, X, groups)
+        self.warn_if_stricter(levels, fitted)
+        asked = self._asked(fitted, levels, smoothed, X)
+        sets = fitted.sets(asked, rows.gather(), groups, allow_empty=self.allow_empty)
         if as_frame:
             return frames.as_frame(sets, X, self.classes_, levels, single=single, as_labels=as_labels)
         if as_labels:
@@ -162,8 +163,9 @@ class Predicting(ABC):
             refuse_lazy(X, as_frame=as_frame)
             return self._lazily("p_values", X, confidence, groups, smoothed)
         levels, single = self.levels_asked(confidence)
-        rows, groups = self.check_new_rows(X, groups)
-        found = self.fitted_.p_values(self._asked(levels, smoothed, X), rows.gather(), groups)
+        fitted = self._fitted()
+        rows, groups = self._checked_rows(fitted, X, groups)
+        found = fitted.p_values(self._asked(fitted, levels, smoothed, X), rows.gather(), groups)
         if as_frame:
             return frames.as_frame(found, X, self.classes_, levels, single=single)
         return found[0] if single else found
@@ -181,12 +183,12 @@ class Predicting(ABC):
         labels : ndarray of shape (n_samples,)
             One label for each row. A Dask collection gives a Dask array.
         """
-        check_is_fitted(self, "fitted_")
+        fitted = self._fitted()
         first = self.levels_asked(None)[0][0]
         if lies_elsewhere(X):
             return self._lazily("labels", X, first)
-        rows, _ = self.check_new_rows(X, None, need_groups=False)
-        return self.fitted_.labels(self._asked([first]), rows.gather())[0]
+        rows = self._new_rows(X, fitted.kind)
+        return fitted.labels(self._asked(fitted, [first]), rows.gather())[0]
 
     def evaluate(self, X: Any, y: Any, *, confidence: Any = None, groups: Any = None, smoothed: bool = False) -> Any:
         """Measure coverage, set size and more on labelled rows.
@@ -211,10 +213,12 @@ class Predicting(ABC):
             What `tightset.metrics.evaluate` measures, as one flat dict; with several levels a list of them.
         """
         levels, single = self.levels_asked(confidence)
-        rows, groups = self.check_new_rows(X, groups)
-        self.warn_if_stricter(levels)
-        codes = self.label_codes(rows, y, "y", unknown="miss")
-        ask = partial(self.fitted_.slim().sets_and_p, self._asked(levels, smoothed, X), allow_empty=self.allow_empty)
+        fitted = self._fitted()
+        rows, groups = self._checked_rows(fitted, X, groups)
+        self.warn_if_stricter(levels, fitted)
+        codes = codes_of(rows, y, fitted.classes, "y", unknown="miss")
+        asked = self._asked(fitted, levels, smoothed, X)
+        ask = partial(fitted.slim().sets_and_p, asked, allow_empty=self.allow_empty)
         parts = rows.map(ask, groups, range(rows.shape[0]))
         found = [joined(of_level) for of_level in zip(*parts, strict=True)]
         measured = [
@@ -224,7 +228,7 @@ class Predicting(ABC):
                 confidence=float(1 - significance(level)),
                 p=p,
                 f=as_inefficiency(self.inefficiency),
-                labels=self.classes_.tolist(),
+                labels=fitted.classes.tolist(),
             )
             for level, (sets, p) in zip(levels, found, strict=True)
         ]
@@ -236,13 +240,9 @@ class Predicting(ABC):
         """The levels asked for, by default those of the constructor, and whether one was asked for by itself."""
         return check_levels(self.confidence if confidence is None else confidence)
 
-    def check_new_rows(self, X: Any, groups: Any, *, need_groups: bool = True) -> tuple[RowSource, np.ndarray | None]:
+    def check_new_rows(self, X: Any, groups: Any) -> tuple[RowSource, np.ndarray | None]:
         """Rows and groups that were checked."""
-        check_is_fitted(self, "fitted_")
-        rows = self._new_rows(X, self.fitted_.kind)
-        if not need_groups:
-            return rows, None
-        return rows, check_groups(self._check_new_groups(groups), rows.shape[0], "groups")
+        return self._checked_rows(self._fitted(), X, groups)
 
     def label_codes(self, rows: RowSource, y: Any, name: str, *, unknown: str = "raise") -> np.ndarray:
         """Labels as indices of ``classes_``; -1 for one that is not among them if ``unknown`` is not to raise."""
@@ -255,17 +255,16 @@ class Predicting(ABC):
 
         Whatever is to be said or drawn at random is said and drawn here, and later changes of this object do not count.
         """
-        check_is_fitted(self, "fitted_")
-        fitted = self.fitted_
+        fitted = self._fitted()
         X = fitted.kind.in_its_units(X)
         check_columns(self, X)
         levels, single = self.levels_asked(confidence)
         shape: tuple[int, ...] = (0,)
         if what != "labels":
-            groups = self._check_new_groups(groups)
-            self.warn_if_stricter(levels)
+            groups = self._check_new_groups(fitted, groups)
+            self.warn_if_stricter(levels, fitted)
             shape = (0, len(fitted.classes)) if single else (len(levels), 0, len(fitted.classes))
-        asked = self._asked(levels, smoothed, X)
+        asked = self._asked(fitted, levels, smoothed, X)
         filled = not self.allow_empty and fitted.by_label  # by p-values, which need the calibration scores
         slim = fitted.slim(levels if what == "sets" and not smoothed and not filled else None)
         ways: dict[str, tuple[Any, Any]] = {
@@ -278,21 +277,30 @@ class Predicting(ABC):
         rows = rows_of(X, self._prepare())
         return rows.answer(partial(of_partition, function, empty), [groups], empty, shape.index(0))
 
-    def _asked(self, levels: Sequence[Any], smoothed: bool = False, of: Any = None) -> list[Asked]:
+    def _fitted(self) -> Fitted:
+        """What was learnt, once for all of an answer: another thread may calibrate anew meanwhile."""
+        check_is_fitted(self, "fitted_")
+        return self.fitted_
+
+    def _checked_rows(self, fitted: Fitted, X: Any, groups: Any) -> tuple[RowSource, np.ndarray | None]:
+        rows = self._new_rows(X, fitted.kind)
+        return rows, check_groups(self._check_new_groups(fitted, groups), rows.shape[0], "groups")
+
+    def _asked(self, fitted: Fitted, levels: Sequence[Any], smoothed: bool = False, of: Any = None) -> list[Asked]:
         # One seed for all levels: a row's ties are broken alike at each, so that sets grow with the level.
         seed = generator(self.random_state).randint(2**31) if smoothed else None
-        return self.fitted_.ask(levels, of, seed)
+        return fitted.ask(levels, of, seed)
 
     # ---- checking -----------------------------------------------------------------------------------------------
 
     def _warn_of_few_rows(self, fitted: Fitted, strictest: Any) -> None:
         warn_of_few_rows(fitted.calibration_rows(), strictest, fitted.classes)
 
-    def warn_if_stricter(self, levels: Sequence[Any]) -> None:
+    def warn_if_stricter(self, levels: Sequence[Any], fitted: Fitted | None = None) -> None:
         """Levels up to the strictest of the constructor were looked at when the predictor was calibrated."""
-        strictest = max(levels, key=float)
-        if significance(strictest) < min(map(significance, self.fitted_.levels)):
-            self._warn_of_few_rows(self.fitted_, strictest)
+        fitted, strictest = fitted or self.fitted_, max(levels, key=float)
+        if significance(strictest) < min(map(significance, fitted.levels)):
+            self._warn_of_few_rows(fitted, strictest)
 
     def _first_rows(self, X: Any) -> tuple[RowSource, RowKind]:
         """Rows that were checked, and what they are like; training passes over all of them, so each is looked at."""
@@ -307,15 +315,15 @@ class Predicting(ABC):
     def _checked(self, X: Any, *, reset: bool) -> Any:
         return self._check_rows(sound_rows(X), reset=reset)
 
-    def _check_new_groups(self, groups: Any) -> Any:
-        by_group = self.fitted_.by_group
+    def _check_new_groups(self, fitted: Fitted, groups: Any) -> Any:
+        by_group = fitted.by_group
         if by_group and groups is None:
             raise ValueError("groups must be given: the predictor was calibrated group by group")
         if groups is not None and not by_group:
             raise ValueError("groups were given, but the predictor was calibrated without; pass groups to fit too")
         if groups is not None:
             groups = check_labels(groups, "groups")
-            known = {group for group, _ in self.fitted_.calibration_rows()}
+            known = {group for group, _ in fitted.calibration_rows()}
             unknown = sorted(set(groups.tolist()) - known, key=str)
             if unknown:
                 warn(f"no calibration row is of group {', '.join(map(repr, unknown[:5]))}: its sets hold every label")

@@ -50,6 +50,7 @@ def check_predictor(model: ConformalPredictor) -> None:
     must(kind.gap in (None, "None", "nan"), f"{name}._gap must be a sign for what is missing")
     must(kind.form in (None, "array", "sparse", "pandas", "polars"), f"{name}._form must be a form of rows")
     must(fits(fitted.mark, int) and 0 <= fitted.mark < 2**63, f"{name}._mark must be a whole number")
+    must(fits(fitted.one_for_all, bool), f"{name}._one_for_all must be true or false")
     must(fits(fitted.seed, int) and 0 <= fitted.seed < 2**32, f"{name}._seed must be a whole number")
     must(fits(model.folds_, list[Fold]) and model.folds_, f"{name}.folds_ must be a list of folds")
     measures = len(model.levels_) if model.trains_for_level else 1
