@@ -1,4 +1,4 @@
-"""What sets are worth on labelled rows: coverage and size against confidence, sizes one by one, label by label."""
+"""Figures of coverage and set size: against confidence, as histograms, and by label."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def candidates(
         value, error, names = table["criterion"].astype(float), table["error"].astype(float), list(table["candidate"])
     finite = np.flatnonzero(np.isfinite(value))
     if not len(finite):
-        raise ValueError("nothing was judged: there were too few training rows to choose by")
+        raise ValueError("no candidates were judged: there were too few training rows")
     order = finite[np.argsort(value[finite], kind="stable")]
     kept = np.flatnonzero(table["chosen"][order] | (np.arange(len(order)) < most))
     shown = order[kept]
@@ -98,7 +98,7 @@ def candidates(
     left_out = len(order) - len(shown)
     note = f"\n({left_out} more are worse, up to {value[order[-1]]:.3g})" if left_out else ""
     ax.set_xlabel(
-        (_grid_unit(model) if grid else f"{found.verdict.unit}, training rows held out, ± standard error") + note
+        (_grid_unit(model) if grid else f"{found.verdict.unit}, held-out training rows, ± standard error") + note
     )
     ax.grid(axis="y", lw=0.4, alpha=0.4)
     legend_above(ax)
@@ -142,6 +142,6 @@ def _table(model: ConformalPredictor, confidence: Any, fold: int) -> tuple[int, 
     if not 0 <= fold < len(model.folds_):
         raise ValueError(f"fold must be from 0 to {len(model.folds_) - 1}; got {fold!r}")
     if model.folds_[fold].record is None:
-        raise ValueError("model has no record of its training; draw this from the one that was fitted")
+        raise ValueError("model has no record of its training; use the model that was fitted")
     at = known.index(wanted)
     return at, model.folds_[fold].record[at].table
