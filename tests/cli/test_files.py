@@ -61,7 +61,7 @@ def test_packed_tables_that_cannot_be_read_are_named(here, cli):
             b"ARROW1\0\0" + bytes(100),
             "feather is a Feather file, which is not supported; save it as Parquet",
         ),
-        ("packed.gz", gzip.compress(b"ARROW1\0\0" + bytes(100)), "packed.gz is Feather"),
+        ("packed.gz", gzip.compress(b"ARROW1\0\0" + bytes(100)), "packed.gz is a Feather file"),
     ):
         write(name, data)
         refused(cli, message, "fit", name, *FIT)

@@ -187,7 +187,7 @@ def test_compare(here, cli):
     code, out, _ = cli(*words)
     assert code == 0
     assert "Prediction sets of 150 test rows, mean over 2 splits" in out
-    assert "The interval is of the mean" in out
+    assert "The interval is for the mean" in out
     code, out, _ = cli(*words, "--json")
     rows = json.loads(out)
     assert [(row["split"], row["confidence"]) for row in rows] == [(0, 0.8), (0, 0.9), (1, 0.8), (1, 0.9)]

@@ -409,7 +409,7 @@ def test_what_cannot_be_exported_is_refused_before_anything_is_written(rows, tmp
 
 def test_scores_of_several_folds_are_refused(rows):
     X, y, _ = rows
-    with pytest.raises(ValueError, match="folds of cv"):
+    with pytest.raises(ValueError, match="fold of cv"):
         to_onnx(baseline(cv=3).fit(X, y), output="scores")
 
 

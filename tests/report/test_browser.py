@@ -370,7 +370,7 @@ def test_without_scripts_it_shows_the_chosen_level(page, told):
         rows = page.find_elements(By.CSS_SELECTOR, "#table tbody tr")
         assert len(rows) == 25
         assert "With JavaScript there is a slider" in text_of(page, "noscript")
-        assert "all of this page is at 90" in text_of(page, "noscript")
+        assert "this page shows 90" in text_of(page, "noscript")
     finally:
         page.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
 

@@ -259,7 +259,7 @@ def test_comparison_says_losses_plainly(rows, model, tmp_path):
     worse = ConformalClassifier(one_column, random_state=0).fit(X, y)
     page, _ = read(write_report(tmp_path / "page.html", worse, X_new, y_new, baseline=model, baseline_name="the other"))
     assert "Comparison with the other" in page
-    assert "larger, a loss, at 80\N{NO-BREAK SPACE}%, 90\N{NO-BREAK SPACE}%, 95" in page
+    assert "larger (a loss) at 80\N{NO-BREAK SPACE}%, 90\N{NO-BREAK SPACE}%, 95" in page
     assert page.count("larger: a loss") >= 3
     page, _ = read(write_report(tmp_path / "page.html", model, X_new, y_new, baseline=model))
     assert "At equal coverage on these rows the sets of the model are not clearly different at" in page

@@ -98,7 +98,7 @@ def candidates(
     left_out = len(order) - len(shown)
     note = f"\n({left_out} more are worse, up to {value[order[-1]]:.3g})" if left_out else ""
     ax.set_xlabel(
-        (_grid_unit(model) if grid else f"{found.verdict.unit}, held-out training rows, ± standard error") + note
+        (_grid_unit(model) if grid else f"{found.verdict.unit}, training rows held out, ± standard error") + note
     )
     ax.grid(axis="y", lw=0.4, alpha=0.4)
     legend_above(ax)
