@@ -45,7 +45,7 @@ def test_wrong_usage(here, cli):
     refused(cli, "95 is not between 0 and 1; 95 % is 0.95", *fit, "--confidence", 95, code=2)
     refused(cli, "'svm' is none of linear, auto, hgb", *fit, "--estimator", "svm", code=2)
     refused(cli, "'quick' is none of fast, default, thorough", *fit, "--search", "quick", code=2)
-    refused(cli, "train.csv is what is read", *fit, "--out", "train.csv", code=2)
+    refused(cli, "train.csv is also the input", *fit, "--out", "train.csv", code=2)
     refused(cli, "test.csv exists and is not a model", *fit, "--out", "test.csv", code=2)
     refused(cli, "there is no folder nowhere", *fit, "--out", "nowhere/m.tightset", code=2)
     refused(
@@ -63,7 +63,7 @@ def test_wrong_usage(here, cli):
     )
     refused(
         cli,
-        "m.tightset is what is read",
+        "m.tightset is also the input",
         "predict",
         "m.tightset",
         "test.csv",
@@ -89,7 +89,7 @@ def test_bad_tables_at_predict(here, cli):
     new.to_csv("semicolon.csv", sep=";", index=False)
     write("empty.csv", "")
     for message, name in (
-        ("in another order than in training", "order.csv"),
+        ("in a different order than in training", "order.csv"),
         ("the column 'extra' was not there in training", "extra.csv"),
         ("the column 'age' that the model was trained on is missing", "absent.csv"),
         ("'age' was numbers in training, but row 1 has 'old'", "type.csv"),
@@ -132,13 +132,13 @@ def test_bad_models(here, cli):
     tightset.ConformalClassifier(random_state=0).fit(np.arange(40.0)[:, None], np.arange(40) % 2).save(
         "arrays.tightset"
     )
-    refused(cli, "holds a model of arrays", "predict", "arrays.tightset", "test.csv")
+    refused(cli, "holds a model fitted on arrays", "predict", "arrays.tightset", "test.csv")
 
 
 def test_what_cannot_be_exported(here, cli, monkeypatch):
     export = ("export", "m.tightset")
     write("old.onnx", "precious")
-    refused(cli, "m.tightset is what is read; give another name", *export, "--out", "m.tightset", code=2)
+    refused(cli, "m.tightset is also the input; give another name", *export, "--out", "m.tightset", code=2)
     refused(cli, "is a folder; give the name of a file", *export, "--out", here, code=2)
     refused(cli, "there is no folder nowhere", *export, "--out", "nowhere/m.onnx", code=2)
     refused(cli, "'set' is none of sets, p-values, scores", *export, "--output", "set", code=2)

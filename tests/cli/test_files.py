@@ -54,10 +54,14 @@ def test_packed_tables_that_cannot_be_read_are_named(here, cli):
             "method.zip is a zip archive that cannot be unpacked: That compression",
         ),
         ("folder.zip", zipped({"d/": ""}), "folder.zip is a zip archive of 0 files"),
-        ("twice.csv.gz", gzip.compress(gzip.compress(rows)), "twice.csv.gz is packed twice; unpack it once"),
-        ("inside.zip", zipped({"d.csv.gz": gzip.compress(rows)}), "inside.zip is packed twice"),
-        ("feather", b"ARROW1\0\0" + bytes(100), "feather is Feather, which is not read here; save it as Parquet"),
-        ("packed.gz", gzip.compress(b"ARROW1\0\0" + bytes(100)), "packed.gz is Feather"),
+        ("twice.csv.gz", gzip.compress(gzip.compress(rows)), "twice.csv.gz is compressed twice; decompress it once"),
+        ("inside.zip", zipped({"d.csv.gz": gzip.compress(rows)}), "inside.zip is compressed twice"),
+        (
+            "feather",
+            b"ARROW1\0\0" + bytes(100),
+            "feather is a Feather file, which is not supported; save it as Parquet",
+        ),
+        ("packed.gz", gzip.compress(b"ARROW1\0\0" + bytes(100)), "packed.gz is a Feather file"),
     ):
         write(name, data)
         refused(cli, message, "fit", name, *FIT)
@@ -144,7 +148,7 @@ def test_links_that_lead_nowhere_are_refused_before_training(here, cli, tmp_path
     fit = ("fit", "train.csv", "--target", "kind", "--out")
     predict = ("predict", "m.tightset", "test.csv", "--out")
     for command in (fit, predict):
-        refused(cli, "loop.csv is a link that leads to itself", *command, tmp_path / "loop.csv", code=2)
+        refused(cli, "loop.csv is a link that points to itself", *command, tmp_path / "loop.csv", code=2)
         refused(cli, "there is no folder", *command, tmp_path / "far.csv", code=2)
 
 

@@ -34,7 +34,7 @@ def test_fit_says_what_was_done(here, cli):
 def test_rows_left_out_for_testing(here, cli):
     code, out, _ = cli("fit", "train.csv", "--target", "kind", *FAST, "--out", "t.tightset", "--test", "0.2")
     assert code == 0
-    assert "120 rows left out for testing: t-test.csv" in out
+    assert "120 rows set aside for testing: t-test.csv" in out
     whole, rest = pd.read_csv("train.csv"), pd.read_csv("t-test.csv")
     assert list(rest.columns) == list(whole.columns)
     pd.testing.assert_frame_equal(whole[whole["name"].isin(rest["name"])].reset_index(drop=True), rest)
@@ -44,7 +44,7 @@ def test_rows_left_out_for_testing(here, cli):
     again = ("fit", "train.csv", "--target", "kind", *FAST, "--out", "t.tightset", "--test")
     assert cli(*again, "0.3")[0] == 0  # what was left out before may be left out anew
     write("t-test.csv", "precious")
-    refused(cli, "t-test.csv exists, and is not from here", *again, "0.2", code=2)
+    refused(cli, "t-test.csv exists, and was not written by the last fit", *again, "0.2", code=2)
     refused(cli, "2 is not a share", "fit", "train.csv", "--target", "kind", "--test", "2", code=2)
 
 
@@ -113,7 +113,7 @@ def test_every_form_of_output_says_the_same(here, cli):
     assert frame["p"][0].tolist() == pytest.approx([one["p"] for one in objects[0]["set"]])
     code, out, _ = cli("predict", "m.tightset", "test.csv", "--format", "table")
     assert code == 0
-    assert "The first 20 sets are shown" in out
+    assert "Only the first 20 sets are shown" in out
 
 
 def test_labels_with_a_bar_are_json(tmp_path, cli, monkeypatch):
@@ -153,14 +153,14 @@ def test_evaluate(here, cli):
     code, out, _ = cli("evaluate", "m.tightset", "test.csv", "--json")
     assert json.loads(out)["predictor"][1]["coverage"] == row["coverage"]
     _, _, err = cli("evaluate", "m.tightset", "train.csv")
-    assert "warning: these rows trained the model" in err
+    assert "warning: the model was trained on these rows" in err
     assert "baseline" in json.loads(out)
 
 
 def test_explain(here, cli):
     code, out, _ = cli("explain", "m.tightset", "test.csv", "--row", 3)
     assert code == 0
-    assert "Row 3: how well each label fits, beside 150 calibration rows" in out
+    assert "Row 3: how well each label fits, compared with 150 calibration rows" in out
     assert "not the probability" in out
     code, out, _ = cli("explain", "m.tightset", "test.csv", "--row", 3, "--confidence", 0.9, "--json")
     told = json.loads(out)
@@ -186,8 +186,8 @@ def test_compare(here, cli):
     words = ("compare", "train.csv", "--target", "kind", *FAST, "--splits", 2)
     code, out, _ = cli(*words)
     assert code == 0
-    assert "Prediction sets of 150 test rows, in the mean over 2 splits" in out
-    assert "The interval is of the mean" in out
+    assert "Prediction sets of 150 test rows, mean over 2 splits" in out
+    assert "The interval is for the mean" in out
     code, out, _ = cli(*words, "--json")
     rows = json.loads(out)
     assert [(row["split"], row["confidence"]) for row in rows] == [(0, 0.8), (0, 0.9), (1, 0.8), (1, 0.9)]

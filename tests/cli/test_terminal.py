@@ -126,7 +126,7 @@ def test_info_is_lines(here, cli):
     assert lines["rows"] == "600: 450 train, 150 calibrate"
     assert lines["levels"] == "0.8: 150 calibration rows, rank 30"
     assert "  0.9: 150 calibration rows, rank 15" in out
-    assert lines["left out"].startswith("name: 450 different texts in 450 training rows are no categories")
+    assert lines["left out"].startswith("name: 450 different texts in 450 training rows are not categories")
     assert lines["data"] == "train.csv"
     assert "{" not in out
     tightset.ConformalClassifier(random_state=0).fit(np.arange(80.0)[:, None], np.arange(80) % 2).save(
@@ -155,15 +155,15 @@ def test_coverage_by_label_with_rare_labels(by_label, cli, monkeypatch):
     fit = ("fit", "t.csv", "--target", "kind", "--label-conditional", "--seed", 2, *FAST[:2], "--out", "m.tightset")
     code, out, err = cli(*fit)
     assert code == 0
-    assert "kept 2 labels of fewer than 76 rows: 'rare' (2), 'few' (20)" in err
+    assert "kept 2 labels with fewer than 76 rows: 'rare' (2), 'few' (20)" in err
     size = tightset.load("m.tightset").about["mean size by label"]["0.95"]
     assert f"With coverage for each label, labels per set on the 150 calibration rows: {size:.3g} at 0.95." in out
     assert "labels: z (216), x (181), y (181), few (20), rare (2)" in out
     code, out, _ = cli("explain", "m.tightset", "t.csv", "--row", 40)
     told = " ".join(out.split())
-    assert "beside the calibration rows of that label" in told
+    assert "compared with the calibration rows of that label" in told
     assert re.search(r"^ *rare +unknown +0 +in the set +always *$", out, re.MULTILINE)
-    assert "because no calibration row has the label and nothing is known of it: rare." in told
+    assert "because no calibration row has the label: rare." in told
     assert "In every set at 95 %, because it takes 19 calibration rows of a label to leave it out: few (5)." in told
     rows = json.loads(cli("explain", "m.tightset", "t.csv", "--row", 40, "--json")[1])["calibration_rows"]
     assert rows["few"] == 5
@@ -181,7 +181,7 @@ def test_rare_labels_at_the_command_line(by_label, cli, monkeypatch):
     code, out, err = cli(*fit, "other", "--rare-rows", 50)
     assert (code, err) == (0, "")
     assert (
-        "(other) (22 rows, still fewer than 50) stands for 2 labels of fewer than 50 rows: 'rare' (2), 'few' (20)"
+        "(other) (22 rows, still fewer than 50) stands for 2 labels with fewer than 50 rows: 'rare' (2), 'few' (20)"
         in out
     )
     tested = pd.read_csv("r-test.csv")
@@ -191,7 +191,7 @@ def test_rare_labels_at_the_command_line(by_label, cli, monkeypatch):
     assert "coverage_of_label_(other)" in rows[0]
     code, out, err = cli(*fit, "drop", "--rare-rows", 50)
     assert code == 0
-    assert "warning: 22 rows left out, of 2 labels of fewer than 50 rows" in err
+    assert "warning: 22 rows left out, of 2 labels with fewer than 50 rows" in err
     assert "600 rows, 4 columns, 3 labels; 326 rows train, 108 calibrate" in out
     assert set(pd.read_csv("r-test.csv")["kind"]) == {"x", "y", "z"}
     assert cli("evaluate", "r.tightset", "r-test.csv")[0] == 0

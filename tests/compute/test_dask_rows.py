@@ -202,7 +202,7 @@ def test_folds_in_any_order():
     [
         (lambda rows: ConformalClassifier(RandomForestClassifier()).fit(rows, y), "having no partial_fit"),
         (lambda rows: SCPOClassifier(estimator="auto").fit(rows, y), "only estimator=None trains"),
-        (lambda rows: SCPOClassifier.paper().fit(rows, y), "search='grid' does not take"),
+        (lambda rows: SCPOClassifier.paper().fit(rows, y), "search='grid' does not support"),
         (lambda rows: scpo().fit(rows, y[:-1]), "inconsistent numbers of samples"),
         (lambda rows: scpo().fit(da.where(rows > 3, np.nan, rows), y), "NaN or infinity"),
         (lambda rows: scpo().fit(rows[:, 0], y), "1 dimensions"),

@@ -20,7 +20,7 @@ def test_values_on_counts_are_those_of_the_paper():
 
 
 def test_wrong_derivative_is_refused_with_the_point():
-    with pytest.raises(ValueError, match=r"does not fit the function at w = 0\.1: it returns 0\.3.*give 0\.2"):
+    with pytest.raises(ValueError, match=r"does not match the function at w = 0\.1: it returns 0\.3.*give 0\.2"):
         Inefficiency("square", lambda w: w**2, lambda w: 3 * w)
 
 

@@ -249,7 +249,7 @@ def test_a_function_can_be_the_score(rows):
     square = ConformalClassifier(LogisticRegression(), conformity_score=lambda P: P**2, random_state=0).fit(X, y)
     plain = ConformalClassifier(LogisticRegression(), random_state=0).fit(X, y)
     np.testing.assert_array_equal(square.predict_set(X_new), plain.predict_set(X_new))
-    with pytest.raises(ValueError, match="score must give an array of the shape that it gets"):
+    with pytest.raises(ValueError, match="score must return an array of the shape it is given"):
         ConformalClassifier(LogisticRegression(), conformity_score=lambda P: P[:, 0]).fit(X, y)
 
 

@@ -140,7 +140,7 @@ REMEDY = "fit with `--label-conditional` (`label_conditional=True` in Python)"
 
 
 def test_fit_names_them_from_the_calibration_rows(fitted, there):
-    assert "At 0.8, 1 label is covered less than asked, by more than chance:" in fitted
+    assert "At 0.8, 1 label is covered less than that, by more than chance:" in fitted
     assert "  rare: 0." in fitted
     assert "calibration rows\n" in fitted
     assert REMEDY in " ".join(fitted.split())
@@ -161,7 +161,7 @@ def test_evaluate_names_them_though_another_label_has_no_rows(fitted, there, cli
     assert code == 0, err
     n = rare_rows("test.csv")
     for level in ("0.8", "0.9"):
-        assert f"At {level}, 1 label is covered less than asked, by more than chance:\n  rare: 0." in out
+        assert f"At {level}, 1 label is covered less than that, by more than chance:\n  rare: 0." in out
     assert f" of {n} rows" in out
     assert REMEDY in " ".join(out.split())
     assert "labels that fall short" in out
@@ -184,7 +184,7 @@ def test_compare_names_them_over_all_splits(there, cli):
     how = ["compare", "both.csv", "--target", "kind", "--search", "fast", "--confidence", "0.8", "--splits", "2"]
     code, out, err = cli(*how)
     assert code == 0, err
-    assert "At 0.8, 1 label is covered less than asked, by more than chance:\n  rare: 0." in out
+    assert "At 0.8, 1 label is covered less than that, by more than chance:\n  rare: 0." in out
     assert REMEDY in " ".join(out.split())
     told = json.loads(cli(*how, "--json")[1])
     assert [row["short_labels_of_all_splits"][0]["label"] for row in told] == ["rare", "rare"]
@@ -200,6 +200,6 @@ def test_many_labels_are_cut_short_and_the_rows_that_calibrated_are_counted(labe
     assert apart.fitted_.rows_of_labels().sum() == 100
     found = short_labels([100] * 9, [10] * 9, 0.9)
     told = found.told(0.9, list("abcdefghi"), rest=": --by-label shows all")
-    assert told[0] == "At 0.9, 9 labels are covered less than asked, by more than chance:"
+    assert told[0] == "At 0.9, 9 labels are covered less than that, by more than chance:"
     assert told[-1] == "  and 4 more: --by-label shows all"
     assert len(told) == 7

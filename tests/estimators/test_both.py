@@ -113,7 +113,7 @@ def test_group_conditional_covers_every_group(make):
         clf.predict_set(X)
     with pytest.raises(ValueError, match="one value for each of the 4000 rows"):
         clf.predict_set(X, groups=groups[:5])
-    with pytest.warns(TightsetWarning, match="no calibration row is of group 'new'"):
+    with pytest.warns(TightsetWarning, match="no calibration row belongs to group 'new'"):
         assert clf.predict_set(X[:1], groups=["new"]).all()
     with pytest.raises(ValueError, match="pass groups to fit too"):
         make().fit(X, y).predict_set(X, groups=groups)
@@ -390,7 +390,7 @@ def test_a_trained_classifier_is_only_calibrated(blobs):
     assert len(clf.folds_[0].calibrations[0].alphas[None, -1]) == 300
     own = baseline(estimator=LogisticRegression()).fit(X[:300], y[:300], X_cal=X[300:], y_cal=y[300:])
     np.testing.assert_array_equal(clf.predict_set(X), own.predict_set(X))
-    with pytest.raises(ValueError, match="give fit nothing but the calibration rows"):
+    with pytest.raises(ValueError, match="pass only the calibration rows to fit"):
         clf.fit(X, y, X_cal=X, y_cal=y)
 
 

@@ -174,10 +174,10 @@ def test_few_rows_many_labels_folds_and_trained_models(labelled_rows):
     many = baseline(confidence=0.5).fit(rng.normal(size=(800, 2)), np.arange(800) % 20)
     assert "20 labels:" in card(many)
     assert "and 12 more." in card(many)
-    assert "3 folds, each trained on about 400 rows; all 600 rows calibrate." in card(baseline(cv=3).fit(X, y))
+    assert "3 folds, each trained on about 400 rows; calibrated on all 600 rows." in card(baseline(cv=3).fit(X, y))
     from sklearn.frozen import FrozenEstimator
     from sklearn.linear_model import LogisticRegression
 
     trained = baseline(estimator=FrozenEstimator(LogisticRegression().fit(X, y))).fit(X_new, y_new)
-    assert "fitted. 800 rows calibrate." in card(trained)
+    assert "fitted. 800 calibration rows." in card(trained)
     assert "training</th>" not in card(trained)

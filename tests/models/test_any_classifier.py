@@ -179,7 +179,7 @@ def test_few_rows_leave_the_classifier_as_it_is(labelled_rows):
         ours = quick(forest, confidence=0.7).fit(X[:40], y[:40], X_cal=X[40:100], y_cal=y[40:100])
         plain = ConformalClassifier(forest, confidence=0.7).fit(X[:40], y[:40], X_cal=X[40:100], y_cal=y[40:100])
     np.testing.assert_array_equal(ours.predict_set(X_new), plain.predict_set(X_new))
-    assert "too few to choose by; RandomForestClassifier as it is is used" in ours.summary()
+    assert "too few to choose a model; plain RandomForestClassifier is used" in ours.summary()
 
 
 def test_where_nothing_is_gained_the_start_stays():

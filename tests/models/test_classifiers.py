@@ -89,7 +89,7 @@ def test_an_interrupted_fit_leaves_the_earlier_one(labelled_rows, monkeypatch):
     ("result", "message"),
     [
         ("nan", "Awkward gave scores that are NaN, first in row 3"),
-        ("narrow", "gave 2 scores a row for 3 classes"),
+        ("narrow", "gave 2 scores per row for 3 classes"),
         ("short", r"gave \d+ rows of scores for \d+ rows of X"),
     ],
 )

@@ -173,7 +173,7 @@ def test_what_a_library_says_is_told_in_a_line(bent, library, monkeypatch):
     fold = fold_of_rows(y[order], 3, np.random.default_rng(0))
     with (
         Progress(show=False) as progress,
-        pytest.warns(TightsetWarning, match="says 'Check failed: valid: it cannot'. Sets are made without"),
+        pytest.warns(TightsetWarning, match="says 'Check failed: valid: it cannot'. Sets are valid without it"),
     ):
         found = grow(
             Growth(library, 0.1, SIZE, n_jobs=1), X[order], y[order], np.zeros((len(y), 3)), fold, progress=progress

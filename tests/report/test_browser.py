@@ -369,8 +369,8 @@ def test_without_scripts_it_shows_the_chosen_level(page, told):
         assert text_of(page, "#size") == number(sets_at(told, 0.9).sum(axis=1).mean())
         rows = page.find_elements(By.CSS_SELECTOR, "#table tbody tr")
         assert len(rows) == 25
-        assert "With JavaScript switched on" in text_of(page, "noscript")
-        assert "all of this page is at 90" in text_of(page, "noscript")
+        assert "With JavaScript there is a slider" in text_of(page, "noscript")
+        assert "this page shows 90" in text_of(page, "noscript")
     finally:
         page.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
 

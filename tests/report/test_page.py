@@ -177,7 +177,7 @@ def test_without_labels_the_page_shows_sizes_and_says_why_no_coverage(rows, mode
     page, data = read(write_report(tmp_path / "page.html", model, rows[2]))
     assert data["truth"] is None
     assert data["say"][0]["coverage"] == "unknown"
-    assert "coverage cannot be seen here" in page
+    assert "shows set sizes but no coverage" in page
     assert 'value="missed"' not in page
     assert set(data["marks"]) == {"size"}
 
@@ -234,7 +234,7 @@ def test_many_rows_and_many_labels_make_a_page_of_few_megabytes(tmp_path):
     np.testing.assert_array_equal(
         embedded_sets(data)[7], fitted.predict_set(scores, confidence=stops(fitted, None)[0][7])[data["at"]]
     )
-    assert "The 20 of 1,000 labels with the most rows missed beyond what was asked" in page
+    assert "The 20 of 1,000 labels with the most misses beyond what the level allows" in page
 
 
 def test_sparse_rows_lists_and_polars(rows, model, tmp_path):
@@ -259,7 +259,7 @@ def test_comparison_says_losses_plainly(rows, model, tmp_path):
     worse = ConformalClassifier(one_column, random_state=0).fit(X, y)
     page, _ = read(write_report(tmp_path / "page.html", worse, X_new, y_new, baseline=model, baseline_name="the other"))
     assert "Comparison with the other" in page
-    assert "larger, a loss, at 80\N{NO-BREAK SPACE}%, 90\N{NO-BREAK SPACE}%, 95" in page
+    assert "larger (a loss) at 80\N{NO-BREAK SPACE}%, 90\N{NO-BREAK SPACE}%, 95" in page
     assert page.count("larger: a loss") >= 3
     page, _ = read(write_report(tmp_path / "page.html", model, X_new, y_new, baseline=model))
     assert "At equal coverage on these rows the sets of the model are not clearly different at" in page
@@ -362,7 +362,7 @@ def test_labels_that_fall_short_are_named_at_the_top_and_the_verdict_is_of_the_a
             assert of["size"][k][at] == number(sets[codes == c].sum(axis=1).mean())
             assert of["rows"][at] == f"{rows:,}"
     assert shown > 3
-    begin = page.index("What was asked, and the answer</h2>")
+    begin = page.index("The question and the answer</h2>")
     assert begin < page.index('id="short">') < page.index('class="glance"') < page.index('class="verdict"')
     assert "For coverage of each label, fit with" in page
     assert '<code class="nb">--label-conditional</code>' in page
@@ -381,7 +381,7 @@ def test_a_model_calibrated_label_by_label_raises_no_alarm_and_is_not_told_to_be
     page, data = read(write_report(tmp_path / "page.html", fitted, X_new, shifted))
     of = data["ofLabels"]
     assert [of["of"][at] for at in of["short"][data["start"]]] == [2]
-    assert "may differ from those that calibrated" in data["say"][data["start"]]["short_why"]
+    assert "may differ from the calibration rows" in data["say"][data["start"]]["short_why"]
     assert "For coverage of each label, fit with" not in page
 
 
@@ -410,7 +410,7 @@ def test_of_too_many_labels_the_pairs_stay_and_the_page_says_at_which_level(rows
     monkeypatch.setattr("tightset.report.numbers._PAIRS_IN_MEMORY", 100)
     page, data = read(write_report(tmp_path / "page.html", model, *rows[2:]))
     level = data["say"][data["start"]]["level"]
-    assert f"This figure does not follow the slider: of so many labels, pairs are counted at {level} only." in page
+    assert f"This figure does not follow the slider: with this many labels, pairs are counted at {level} only." in page
     assert f'Labels that share sets <span class="at">at {level}</span>' in page
     assert data["pairs"]["stops"] is None
 

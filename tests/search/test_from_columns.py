@@ -170,7 +170,7 @@ def test_few_rows_are_not_chosen_by_and_weights_equal_copies_to_the_last_bit(blo
     )
     np.testing.assert_array_equal(weighted.predict_p(X), copies.predict_p(X))
     assert weighted.selection_["candidate"].tolist() == ["logistic, pull 1, plain columns"]
-    assert "fewer than 50 training rows are too few to choose by" in weighted.summary()
+    assert "fewer than 50 training rows are too few to choose a model" in weighted.summary()
 
 
 @pytest.mark.parametrize("columns", [2, 3])
@@ -232,7 +232,7 @@ def test_costs_that_can_be_negative_or_zero(blobs):
     assert below.fit(X, y).evaluate(X, y)["mean_size"] < 1.5
     free = (lambda w: np.maximum(w - 1, 0) ** 2, lambda w: 2 * np.maximum(w - 1, 0))
     apart = np.column_stack([100.0 * y, X])
-    assert "nothing was gained" in SCPOClassifier(0.8, inefficiency=free, search=QUICK).fit(apart, y).summary()
+    assert "no clear gain" in SCPOClassifier(0.8, inefficiency=free, search=QUICK).fit(apart, y).summary()
 
 
 @pytest.mark.parametrize(
@@ -293,7 +293,7 @@ def test_the_table_and_the_summary(bands):
     noise = SCPOClassifier(0.9, search=QUICK, random_state=0).fit(
         rng.standard_normal((300, 3)), rng.integers(0, 3, 300)
     )
-    assert "nothing was gained for sure, so tuned logistic regression is used as it is" in noise.summary()
+    assert "no clear gain, so tuned logistic regression is used unchanged" in noise.summary()
     assert "does not compare" in SCPOClassifier.paper(max_iter=3).fit(X, y).summary()
 
 

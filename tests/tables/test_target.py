@@ -34,7 +34,9 @@ def as_file(frame, tmp_path):
 @pytest.mark.parametrize("form", ["frame", "file"])
 def test_texts_of_one_number_are_two_labels_with_a_word(frame, form, tmp_path):
     texts = frame.replace({"kind": {"x": "1", "y": "1.0", "z": "2"}})
-    with pytest.warns(TightsetWarning, match=r"the labels '1(\.0)?' and '1(\.0)?' are texts of the same number"):
+    with pytest.warns(
+        TightsetWarning, match=r"the labels '1(\.0)?' and '1(\.0)?' are the same number written differently"
+    ):
         model = fit_table(texts if form == "frame" else as_file(texts, tmp_path), "kind", baseline())
     assert model.classes_.tolist() == ["1", "1.0", "2"]
     assert model.about["labels"] == texts["kind"].value_counts().to_dict()
@@ -89,12 +91,12 @@ def rare(frame):
 @pytest.mark.filterwarnings("ignore:no calibration row has")
 def test_rare_labels_are_kept_with_a_word(rare):
     with pytest.warns(
-        TightsetWarning, match=r"kept 2 labels of fewer than 10 rows: 'q' \(3\), 'p' \(4\); .*--rare-lab"
+        TightsetWarning, match=r"kept 2 labels with fewer than 10 rows: 'q' \(3\), 'p' \(4\); .*--rare-lab"
     ):
         model = fit_table(rare, "kind", baseline(confidence=0.8))
     assert model.classes_.tolist() == ["p", "q", "x", "y", "z"]
     assert model.about["rare labels"].startswith("kept 2 labels")
-    with pytest.warns(TightsetWarning, match="kept 1 label of fewer than 4 rows"):
+    with pytest.warns(TightsetWarning, match="kept 1 label with fewer than 4 rows"):
         fit_table(rare, "kind", baseline(confidence=0.8), rare_rows=4)
     fit_table(rare, "kind", baseline(confidence=0.8, random_state=4), rare_rows=1)
 
@@ -103,7 +105,9 @@ def test_rare_labels_as_one(rare, tmp_path):
     model = fit_table(rare, "kind", baseline(confidence=0.8), rare_labels="other", rare_rows=5)
     assert model.classes_.tolist() == ["(other)", "x", "y", "z"]
     assert model.about["labels"]["(other)"] == 7
-    assert model.about["rare labels"] == ("(other) (7 rows) stands for 2 labels of fewer than 5 rows: 'q' (3), 'p' (4)")
+    assert model.about["rare labels"] == (
+        "(other) (7 rows) stands for 2 labels with fewer than 5 rows: 'q' (3), 'p' (4)"
+    )
     expected = rare["kind"].replace({"p": "(other)", "q": "(other)"}).tolist()
     assert model.labels(rare).tolist() == expected
     assert model.evaluate(rare)["n"] == 600
@@ -126,7 +130,7 @@ def test_the_label_for_the_others_has_a_name_of_its_own(rare):
 
 def test_rows_of_rare_labels_are_as_if_they_had_not_been_there(rare, tmp_path):
     with pytest.warns(
-        TightsetWarning, match=r"7 rows left out, of 2 labels .* Coverage is promised for rows of the oth"
+        TightsetWarning, match=r"7 rows left out, of 2 labels .* Coverage is guaranteed for rows of the oth"
     ):
         model = fit_table(rare, "kind", quick_scpo(confidence=0.8), rare_labels="drop")
     without = fit_table(rare[7:], "kind", quick_scpo(confidence=0.8))
@@ -163,7 +167,7 @@ def test_what_cannot_be_done_with_rare_labels(rare):
         fit_table(rare, "kind", baseline(), rare_rows=0)
     with pytest.raises(TableError, match=r"5 labels .* have fewer than 900 rows, and --rare-labels drop leaves none"):
         fit_table(rare, "kind", baseline(), rare_labels="drop", rare_rows=900)
-    with pytest.raises(TableError, match="--rare-labels other leaves 1: there is nothing to tell apart"):
+    with pytest.raises(TableError, match="--rare-labels other leaves 1: at least two labels are needed"):
         fit_table(rare, "kind", baseline(), rare_labels="other", rare_rows=900)
     assert Rare.of(baseline(confidence=[0.9, 0.99], label_conditional=True)).rows == 396
     assert Rare.of(baseline(confidence=0.5, label_conditional=True)).rows == 10
@@ -178,7 +182,7 @@ def by_label(rare):
     part = np.ones(len(rare), dtype=int)
     part[:450] = 0
     predictor = baseline(confidence=0.9, label_conditional=True)
-    with pytest.warns(TightsetWarning, match="a label that fewer than 9 calibration rows have is in every set at conf"):
+    with pytest.warns(TightsetWarning, match="a label with fewer than 9 calibration rows is in every set at conf"):
         return fit_prepared(
             prepare(FrameTable(rare), "kind", lambda _: part, rare=Rare.of(predictor, "keep", None)), "kind", predictor
         )

@@ -43,16 +43,16 @@ def _root(
         say(f"tightset {__version__}")
         raise typer.Exit
     if sys.stdout is None and context.invoked_subcommand in _PRINTED:
-        raise OSError("standard output is closed, and there is nowhere else to write to")
+        raise OSError("standard output is closed, and this command writes nowhere else")
 
 
 @app.command()
 def demo(
     confidence: Annotated[
-        list[float] | None, typer.Option(help="Level, between 0 and 1; give it several times for several levels.")
+        list[float] | None, typer.Option(help="Confidence level, between 0 and 1; may be repeated.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Which split of the data.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print rows as JSON, for machines.")] = False,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed for the split of the data.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
 ) -> None:
     """Compare logistic regression with SCPO on scikit-learn's digits.
 

@@ -1,4 +1,4 @@
-"""The demonstration: scikit-learn's digits, the honest baseline beside SCPO."""
+"""The demonstration: SCPO and logistic regression on scikit-learn's digits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command that takes a model out of Python: `export`."""
+"""The command that exports a model to ONNX: `export`."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def export(
     inputs = _inputs(proto, about)
     show(None, ("input", "type", "shape", "holds"), inputs[:_MOST_SHOWN], left=range(4))
     if len(inputs) > _MOST_SHOWN:
-        say(f"and {len(inputs) - _MOST_SHOWN} more inputs; the metadata of the file name all.\n")
+        say(f"and {len(inputs) - _MOST_SHOWN} more inputs; the file's metadata list all of them.\n")
     show(None, ("output", "type", "shape", "holds"), _outputs(proto, about), left=range(4))
     say(
-        f"written: {out}. onnxruntime runs it; in Python, x being a dict of arrays by the names of inputs: "
+        f"written: {out}. Run it with onnxruntime; in Python, with x a dict of arrays by input name: "
         f"onnxruntime.InferenceSession({str(out)!r}).run(None, x)"
     )
 

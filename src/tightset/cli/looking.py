@@ -33,8 +33,8 @@ _SHOWN_APART = ("labels", "rows", "trained", "calibrated", "mean size by label")
 def explain(
     model: Model,
     data: Data,
-    row: Annotated[int, typer.Option(min=1, help="Which row, from 1, the header not counted.", show_default=False)],
-    confidence: Annotated[float | None, typer.Option(help="Level; by default the model's first.")] = None,
+    row: Annotated[int, typer.Option(min=1, help="The row, counted from 1 without the header.", show_default=False)],
+    confidence: Annotated[float | None, typer.Option(help="Confidence level; by default the model's first.")] = None,
     lenient: Lenient = False,
     delimiter: Delimiter = None,
     encoding: Encoding = "utf-8",
@@ -85,7 +85,7 @@ def explain(
         for one in found.influences[:8]
     ]
     columns = ("column", "value", "typical", f"p of {_short(names[best])}", "set")
-    title = "If a column had its typical value (those that move p-values most come first)"
+    title = "If a column had its typical value (columns that change p-values most come first)"
     show(title, columns, cells, left=[0, 1, 2, 4])
     say(
         f"A p-value is the share of calibration rows{' of that label' if by_label else ''} that fit their own label no "
@@ -115,15 +115,15 @@ def _show_labels(found: Any, names: Any, row: int, *, by_label: bool) -> None:
     ]
     beside = "the calibration rows of that label" if by_label else f"{rows.max():,} calibration rows"
     of_label = ("rows",) if by_label else ()
-    shown = ("label", "p-value", *of_label, f"at {100 * found.confidence:g} %", "by this measure in sets", "")
-    show(f"Row {row}: how well each label fits, beside {beside}", shown, cells, left=[0, len(shown) - 1])
+    shown = ("label", "p-value", *of_label, f"at {100 * found.confidence:g} %", "in sets of this measure", "")
+    show(f"Row {row}: how well each label fits, compared with {beside}", shown, cells, left=[0, len(shown) - 1])
     if len(names) > _MOST_SHOWN:
-        say(f"and {len(names) - _MOST_SHOWN:,} labels more; --json has all.\n")
+        say(f"and {len(names) - _MOST_SHOWN:,} more labels; --json lists all.\n")
     needed = calibration_rows_needed(round(found.confidence, 9))
     few = {str(name): int(n) for name, n in zip(names, rows, strict=True) if 0 < n < needed}
     unknown = ", ".join(visible(name) for name, n in zip(names, rows, strict=True) if not n)
     if unknown:
-        say(f"In every set, because no calibration row has the label and nothing is known of it: {unknown}.\n")
+        say(f"In every set, because no calibration row has the label: {unknown}.\n")
     if few and by_label:
         say(
             f"In every set at {100 * found.confidence:g} %, because it takes {needed} calibration rows of a label to "
@@ -204,4 +204,4 @@ def _under(name: str, lines: list[str]) -> Iterator[tuple[str, str]]:
     for at, line in enumerate(lines[:_MOST_SHOWN]):
         yield name if at == 0 else "", line
     if len(lines) > _MOST_SHOWN:
-        yield "", f"and {len(lines) - _MOST_SHOWN:,} more; --json has all"
+        yield "", f"and {len(lines) - _MOST_SHOWN:,} more; --json lists all"

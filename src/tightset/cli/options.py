@@ -1,4 +1,4 @@
-"""What the commands for tables share: their arguments, and how these are checked."""
+"""Arguments that the commands for tables share, and their checks."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ Data = Annotated[
     typer.Argument(help="A table: CSV, TSV or Parquet, compressed or not; - is standard input.", show_default=False),
 ]
 Model = Annotated[Path, typer.Argument(help="A model file that `tightset fit` wrote.", show_default=False)]
-Target = Annotated[str, typer.Option(help="The column of labels.", show_default=False)]
+Target = Annotated[str, typer.Option(help="The column that holds the labels.", show_default=False)]
 Confidence = Annotated[
     list[float] | None,
-    typer.Option(help="Level, between 0 and 1; may be repeated. Default: 0.95, or the model's.", show_default=False),
+    typer.Option(help="Level between 0 and 1; may be repeated. Default: 0.95, or the model's.", show_default=False),
 ]
 Estimator = Annotated[
     str,
@@ -59,7 +59,7 @@ Search = Annotated[str, typer.Option(help="fast, default or thorough.")]
 Categorical = Annotated[
     list[str] | None,
     typer.Option(
-        help="A column that is categories, such as numbers that are codes, or texts of many values; may be repeated.",
+        help="A column to treat as categories, such as numeric codes or texts with many values; may be repeated.",
         show_default=False,
     ),
 ]
@@ -71,7 +71,7 @@ Missing = Annotated[
 RareLabels = Annotated[
     str,
     typer.Option(
-        help="What becomes of labels of few rows: keep, other (one label stands for all of them), or drop (their rows "
+        help="What to do with labels that have few rows: keep, other (merge them into one label), or drop (their rows "
         "are left out)."
     ),
 ]
@@ -79,21 +79,21 @@ RareRows = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Labels of fewer rows are rare. Default: 10; with --label-conditional four times as many as the level "
+        help="Labels with fewer rows are rare. Default: 10; with --label-conditional four times as many as the level "
         "needs to calibrate a label, which is 76 at 0.95.",
         show_default=False,
     ),
 ]
 Delimiter = Annotated[
-    str | None, typer.Option(help="Between cells; a comma, or a tab in .tsv files.", show_default=False)
+    str | None, typer.Option(help="The column separator. Default: a comma, or a tab in .tsv files.", show_default=False)
 ]
-Encoding = Annotated[str, typer.Option(help="Of text files.")]
-Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="For the rows that calibrate, and all that is drawn.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
+Encoding = Annotated[str, typer.Option(help="The encoding of text files.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed for all random choices.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Lenient = Annotated[
     bool,
     typer.Option(
-        "--lenient", help="Go by the names of columns, ignore others, and take unseen categories as rare ones."
+        "--lenient", help="Match columns by name, ignore extra ones, and treat unseen categories as rare ones."
     ),
 ]
 
@@ -127,7 +127,7 @@ def check_model(path: Path) -> None:
     if not path.exists():
         raise ModelFileError(f"there is no file {path}")
     if path.is_dir():
-        raise ModelFileError(f"{path} is a folder, and not a tightset model")
+        raise ModelFileError(f"{path} is a folder, not a tightset model")
 
 
 def model_of(path: Path, confidence: list[float] | None) -> tuple[Any, list[float]]:
@@ -137,8 +137,8 @@ def model_of(path: Path, confidence: list[float] | None) -> tuple[Any, list[floa
     loaded = load_model(path)
     if not hasattr(loaded, "encoding"):
         raise ModelFileError(
-            f"{path} holds a model of arrays, without the columns of a table; use tightset.load in Python, or "
-            "`tightset fit` to make one of a table"
+            f"{path} holds a model fitted on arrays, not on a table; use tightset.load in Python, or "
+            "`tightset fit` to fit one on a table"
         )
     return loaded, [float(level) for level in loaded.levels_] if confidence is None else levels_of(confidence)
 
@@ -156,7 +156,7 @@ def check_out(out: Path, *inputs: str, model: bool = False) -> None:
         out.stat()
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise typer.BadParameter(f"{out} is a link that leads to itself", param_hint="--out") from None
+            raise typer.BadParameter(f"{out} is a link that points to itself", param_hint="--out") from None
     folder = Path(os.path.realpath(out)).parent if out.is_symlink() else out.parent  # a link stays one
     if not folder.is_dir():
         raise typer.BadParameter(f"there is no folder {folder}", param_hint="--out")
@@ -167,7 +167,7 @@ def check_out(out: Path, *inputs: str, model: bool = False) -> None:
     if out.is_dir():
         raise typer.BadParameter(f"{out} is a folder; give the name of a file", param_hint="--out")
     if any(name != "-" and Path(name).exists() and out.exists() and out.samefile(name) for name in inputs):
-        raise typer.BadParameter(f"{out} is what is read; give another name", param_hint="--out")
+        raise typer.BadParameter(f"{out} is also the input; give another name", param_hint="--out")
     if model and out.exists() and out.stat().st_size and b"__metadata__" not in out.open("rb").read(64):
         raise typer.BadParameter(f"{out} exists and is not a model; give another name", param_hint="--out")
 

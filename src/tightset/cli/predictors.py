@@ -1,4 +1,4 @@
-"""The predictors that a command trains: SCPO on an estimator that is named, and the plain threshold on the same."""
+"""The predictors that a command trains: SCPO on a named estimator, and the plain threshold on the same estimator."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What the commands show: words and tables in the terminal, bars where somebody watches.
+"""Output of the commands: text, tables, and progress bars on a terminal.
 
-All that is for people goes through `say` and `show`: what a table or a model file holds may not speak to the terminal.
+All text for people goes through `say` and `show`, which escape control characters from tables and model files.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\
 
 _FOLDED = 10  # letters on a line of a text that is folded, at least
 
-ONE_SPLIT = "The interval tells chance in the test rows only; which rows train and calibrate moves sizes too"
+ONE_SPLIT = "The interval covers chance in the test rows only; sizes also depend on which rows train and calibrate"
 
 
 def visible(text: Any) -> str:

@@ -55,19 +55,19 @@ def fit(
     estimator: Estimator = "linear",
     out: Annotated[Path, typer.Option(help="The model file to write.")] = Path("model.tightset"),
     test: Annotated[
-        float, typer.Option(help="Leave this share of the rows out, and write them to OUT-test.csv, to evaluate on.")
+        float, typer.Option(help="Set this share of the rows aside for testing, and write them to OUT-test.csv.")
     ] = 0.0,
     search: Search = "default",
     label_conditional: Annotated[
         bool, typer.Option("--label-conditional", help="Coverage for each label, not only on average.")
     ] = False,
     nested: Annotated[
-        bool, typer.Option("--nested", help="One measure for all levels, so that sets grow with the level.")
+        bool, typer.Option("--nested", help="Use one measure for all levels, so that sets grow with the level.")
     ] = False,
     no_empty: Annotated[
-        bool, typer.Option("--no-empty", help="An empty set gets the label with the largest p-value.")
+        bool, typer.Option("--no-empty", help="Put the label with the largest p-value into empty sets.")
     ] = False,
-    baseline: Annotated[bool, typer.Option(help="Also fit the plain threshold, to compare with.")] = True,
+    baseline: Annotated[bool, typer.Option(help="Also fit the plain threshold, for comparison.")] = True,
     rare_labels: RareLabels = "keep",
     rare_rows: RareRows = None,
     categorical: Categorical = None,
@@ -95,10 +95,10 @@ def fit(
     if not 0 <= test < 0.9:
         raise typer.BadParameter(f"{test:g} is not a share below 0.9, such as 0.25", param_hint="--test")
     if rest.exists() and not test and _left_out_before(rest, out):
-        say(f"warning: {rest} was left out of the model that is replaced, and trains this one", err=True)
+        say(f"warning: {rest} holds the test rows of the model that is replaced, and now trains this one", err=True)
     if test and rest.exists() and not _left_out_before(rest, out):
         raise typer.BadParameter(
-            f"{rest} exists, and is not from here; move it, or give another --out", param_hint="--test"
+            f"{rest} exists, and was not written by the last fit; move it, or give another --out", param_hint="--test"
         )
     table = table_of(data, delimiter, encoding, missing)
     table.twice()
@@ -164,7 +164,7 @@ def fit(
         say(f"With coverage for each label, labels per set on the {rows['calibrated']:,} calibration rows: {sizes}.")
     _tell_short(levels, short, model.classes_.tolist(), kind="calibration ")
     new = rest if test else "NEW.csv"
-    say(f"written: {out}" + (f", and {int(held_out.sum()):,} rows left out for testing: {rest}" if test else ""))
+    say(f"written: {out}" + (f", and {int(held_out.sum()):,} rows set aside for testing: {rest}" if test else ""))
     say(f"next: tightset evaluate {out} {new}, or tightset report {out} {new}")
 
 
@@ -174,7 +174,7 @@ def compare(
     target: Target,
     confidence: Confidence = None,
     estimator: Estimator = "linear",
-    splits: Annotated[int, typer.Option(min=1, help="How often the rows are split anew.")] = 5,
+    splits: Annotated[int, typer.Option(min=1, help="Number of random splits.")] = 5,
     search: Search = "default",
     label_conditional: Annotated[
         bool, typer.Option("--label-conditional", help="Coverage for each label, not only on average.")
@@ -236,11 +236,11 @@ def compare(
         say(json.dumps(without_nan(told)))
     elif splits == 1:
         show_comparison(f"Prediction sets of {n:,} test rows", name, found[0])
-        say(f"{verdict(found[0])}\n{ONE_SPLIT}, and --splits 5 counts that.")
+        say(f"{verdict(found[0])}\n{ONE_SPLIT}, which --splits 5 takes into account.")
     else:
         rows = over_splits(found, _TESTED)
-        show_comparison(f"Prediction sets of {n:,} test rows, in the mean over {splits} splits", name, rows)
-        say(f"{verdict(rows)} The interval is of the mean, from what changes from split to split.")
+        show_comparison(f"Prediction sets of {n:,} test rows, mean over {splits} splits", name, rows)
+        say(f"{verdict(rows)} The interval is for the mean, from the variation between splits.")
     if not as_json:
         _tell_short(levels, short, names, by_label=label_conditional)
 

@@ -43,15 +43,15 @@ def predict(
     model: Model,
     data: Data,
     out: Annotated[
-        Path | None, typer.Option(help="The file to write; else standard output.", show_default=False)
+        Path | None, typer.Option(help="The file to write. Default: standard output.", show_default=False)
     ] = None,
     confidence: Confidence = None,
     form: Annotated[
         str | None,
         typer.Option(
             "--format",
-            help="csv, jsonl, parquet or table. By default what the name of the file says; without one a table on a "
-            "terminal, else csv.",
+            help="csv, jsonl, parquet or table. Default: by the name of the file; without one, a table on a "
+            "terminal and csv elsewhere.",
             show_default=False,
         ),
     ] = None,
@@ -70,7 +70,7 @@ def predict(
     from tightset.tables.predictions import FORMATS, first_of, predicted
 
     if out is None and sys.stdout is None:
-        raise typer.BadParameter("standard output is closed: give a file to write to", param_hint="--out")
+        raise typer.BadParameter("standard output is closed; give a file to write to", param_hint="--out")
     loaded, levels = model_of(model, confidence)
     if out is not None:
         check_out(out, data, str(model))
@@ -114,7 +114,7 @@ def predict(
         ]
         show(None, names, cells, left=range(len(names)))
         if more:
-            say("The first 20 sets are shown; give --out FILE, or a pipe, for all.")
+            say("Only the first 20 sets are shown; use --out FILE or a pipe to get all.")
         if unknown:
             say(f"In every set, since no calibration row has the label: {', '.join(map(visible, sorted(unknown)))}.")
     elif out is not None:
@@ -126,7 +126,7 @@ def evaluate(
     model: Model,
     data: Data,
     confidence: Confidence = None,
-    by_label: Annotated[bool, typer.Option("--by-label", help="Coverage of each label as well.")] = False,
+    by_label: Annotated[bool, typer.Option("--by-label", help="Also show the coverage of each label.")] = False,
     lenient: Lenient = False,
     delimiter: Delimiter = None,
     encoding: Encoding = "utf-8",
@@ -185,11 +185,11 @@ def evaluate(
             for c, label in enumerate(names)
         ]
         columns = ("label", *(f"{level:g}" for level in levels), "rows")
-        show("Coverage of each label (* less than asked, by more than chance)", columns, of_labels, left=[0])
+        show("Coverage of each label (* below the level by more than chance)", columns, of_labels, left=[0])
     if loaded.baseline is not None and confidence is None:
         compared = compare(loaded.baseline, loaded.predictor, X, y)
         plain = loaded.about.get("baseline", "the baseline")
-        show_comparison(f"Beside {plain}, its probabilities thresholded, on the same rows", "baseline", compared)
+        show_comparison(f"Compared with thresholded probabilities of {plain}, on the same rows", "baseline", compared)
         say(f"{verdict(compared)}\n{ONE_SPLIT}: see tightset compare.")
 
 
@@ -197,11 +197,11 @@ def evaluate(
 def report(
     model: Model,
     data: Data,
-    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+    out: Annotated[Path, typer.Option(help="The HTML file to write.")] = Path("report.html"),
     confidence: Annotated[
-        list[float] | None, typer.Option(help="The level at which the page opens.", show_default=False)
+        list[float] | None, typer.Option(help="The confidence level shown when the page opens.", show_default=False)
     ] = None,
-    title: Annotated[str | None, typer.Option(help="Of the page.", show_default=False)] = None,
+    title: Annotated[str | None, typer.Option(help="The title of the page.", show_default=False)] = None,
     lenient: Lenient = False,
     delimiter: Delimiter = None,
     encoding: Encoding = "utf-8",
@@ -260,7 +260,7 @@ def _rows(model: TablePredictor, table: Any, *, lenient: bool) -> tuple[Any, Any
 
     X, y, frames = [], [], []
     if digest(table) == model.about.get("sha256 of data", "unknown"):
-        say("warning: these rows trained the model; all figures are too good. Take rows it has not seen", err=True)
+        say("warning: the model was trained on these rows, so figures are too good; use rows it has not seen", err=True)
     with reading(f"reading {Path(table.name).name}", table.n_bytes) as progress:
         for frame in table.chunks(text=model.encoding.text, label=model.target, progress=progress):
             X.append(model.encode(frame, strict=not lenient))
@@ -288,7 +288,7 @@ def _form(form: str | None, out: Path | None, known: tuple[str, ...]) -> str:
     if form not in (*known, "table"):
         raise typer.BadParameter(f"{form!r} is none of {', '.join(known)}, table", param_hint="--format")
     if form == "table" and out is not None:
-        raise typer.BadParameter("a table is to look at; give csv, jsonl or parquet for a file", param_hint="--format")
+        raise typer.BadParameter("table is for the terminal; give csv, jsonl or parquet", param_hint="--format")
     return form
 
 

@@ -1,1 +1,1 @@
-"""Where arrays live and rows lie: threads, blocks, partitions, types of rows, progress."""
+"""Arrays and rows: threads, blocks, partitions, types of rows, progress."""

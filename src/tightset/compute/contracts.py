@@ -1,4 +1,4 @@
-"""Is an object what it is used as? Contracts are Protocols; what is missing is named when an object is first used."""
+"""Checks that an object satisfies its contract, a Protocol; an error on first use names what is missing."""
 
 from __future__ import annotations
 

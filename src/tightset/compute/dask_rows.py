@@ -1,7 +1,7 @@
 """Rows of Dask arrays and data frames: more than memory holds, on one machine or on many (extra ``dask``).
 
-Rows stay where they are. Labels, weights, groups and calibration scores, a few numbers a row, come to the client; what
-is summed over rows is summed where they lie, in a fixed order. Nothing here knows of conformal prediction.
+Rows stay where they are. Labels, weights, groups and calibration scores, a few numbers per row, are sent to the client;
+sums over rows are computed where the rows are stored, in a fixed order. Nothing here knows of conformal prediction.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ def _call(shared: tuple[Any, ...], part: Any, own: tuple[Any, tuple[Any, ...]]) 
     """What a worker does with a partition."""
     (prepare, function, arguments), (bits, vectors) = shared, own
     if np.ma.is_masked(part):
-        raise ValueError("X is a masked array in which values are masked: fill them before")
+        raise ValueError("X is a masked array in which values are masked: fill them first")
     if bits is not None:
         rows = _rows_of(bits, part.shape[0])
         part = part.iloc[rows] if hasattr(part, "iloc") else part[rows]

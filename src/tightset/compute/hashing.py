@@ -1,4 +1,4 @@
-"""Rows told apart by what they hold: copies found, and numbers that are fixed by a row, else as if random."""
+"""Hashes of rows: to find copies, and for pseudo-random numbers that depend only on the row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A progress bar on standard error, only where somebody is watching."""
+"""A progress bar on standard error, only on a terminal."""
 
 from __future__ import annotations
 

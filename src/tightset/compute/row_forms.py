@@ -1,6 +1,6 @@
-"""Forms of rows: sparse or dense, arrays or frames of either library; and gaps among texts.
+"""Forms of rows: sparse or dense, arrays or data frames of pandas or polars; and missing values among texts.
 
-What is computed of a row must not depend on the form that it comes in, so new rows are brought into that of training.
+Results for a row must not depend on its form, so new rows are converted to the form of the training rows.
 """
 
 from __future__ import annotations

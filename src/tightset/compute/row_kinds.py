@@ -1,4 +1,4 @@
-"""How rows came to training and to calibration, and so how others must be computed."""
+"""The form and types of training and calibration rows, which determine how new rows are converted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of a coarser type than those that calibrated: which they are, and how far their scores may be off."""
+"""Rows of a coarser type than the calibration rows: how to detect them, and how far their scores may be off."""
 
 from __future__ import annotations
 

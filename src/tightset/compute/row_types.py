@@ -1,4 +1,4 @@
-"""Types of rows: whatever numbers come in, a row that calibrated must tie with itself.
+"""Types of rows: whatever its dtype, a calibration row must tie with itself.
 
 Float32 and float64 give a row scores that differ in their last digits, and 0.1 is not even the same number in both.
 For discrete columns, where new rows are copies of calibration rows, that breaks ties, and with them coverage. So
@@ -163,14 +163,14 @@ def in_units_of(trained: Types, X: Any) -> Any:
         return X.astype(theirs[0])
     if hasattr(X, "iloc"):
         return X.astype({X.columns[j]: want for j, want in other.items()})
-    raise ValueError(f"X must have its dates and durations as training had them, {theirs[next(iter(other))]}")
+    raise ValueError(f"X must have dates and durations of the same type as in training, {theirs[next(iter(other))]}")
 
 
 def _same_kind_of_time(given: str, trained: str) -> bool:
     """Whether both are dates, or both durations, of different units; raises if only one is."""
     kinds = [re.match(r"datetime64|timedelta64|", name.lower()).group() for name in (given, trained)]  # type: ignore[union-attr]
     if kinds[0] != kinds[1]:
-        raise ValueError(f"X has {given} where training had {trained}: bring it to the same type")
+        raise ValueError(f"X has {given} where training had {trained}: convert it to the same type")
     return bool(kinds[0]) and given != trained
 
 

@@ -1,6 +1,6 @@
-"""Rows wherever they lie, behind one interface: arrays and frames in memory here, Dask collections in `dask_rows`.
+"""One interface for rows in memory (arrays and data frames, here) and Dask collections (in `dask_rows`).
 
-Nobody outside this folder asks which it is. Another engine is a file like `dask_rows`, and a line in `_ENGINES`.
+No code outside this folder asks which it is. Another engine is a file like `dask_rows`, and a line in `_ENGINES`.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ def refuse_lazy(X: Any, **asked: bool) -> None:
     if name is not None and lies_elsewhere(X):
         raise ValueError(
             f"{name}=True needs rows in memory, and X is a Dask collection: leave it out and compute() the array, or "
-            "ask for a partition at a time, X.partitions[0].compute()"
+            "pass one partition at a time, X.partitions[0].compute()"
         )
 
 

@@ -1,4 +1,4 @@
-"""Work spread over threads, each with a single-threaded BLAS; or over a cluster, where joblib was told of one."""
+"""Work spread over threads, each with a single-threaded BLAS; or over a cluster, if joblib is configured for one."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What makes sets valid and says what they are worth; knows nothing of training."""
+"""Conformal prediction: calibration, scores and metrics; independent of training."""

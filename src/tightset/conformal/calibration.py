@@ -169,7 +169,7 @@ class Calibration:
     def _categories(self, C: int, groups: np.ndarray | None) -> Iterator[tuple[Any, slice, tuple[Any, int]]]:
         """(rows, columns, category) of each category among new rows."""
         if self.by_group and groups is None:
-            raise ValueError("groups must be given: the predictor was calibrated group by group")
+            raise ValueError("groups must be given: the predictor was calibrated by group")
         for group, members in members_of(groups if self.by_group else None):
             for label in range(C) if self.by_label else [-1]:
                 yield members, slice(None) if label < 0 else slice(label, label + 1), (group, label)

@@ -1,4 +1,4 @@
-"""What a conformity score must offer."""
+"""What a conformity score must implement."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Score"]
 
 
 class Score(Protocol):
-    """What a conformity score must offer; a new one is a class in `scores`, and a line in ``SCORES``.
+    """What a conformity score must implement; a new one is a class in `scores`, and a line in ``SCORES``.
 
     ``randomised`` says that a call needs ``u``, ``needs_probabilities`` that rows must add up to 1, ``is_open`` that
     numbers are left to choose, and ``adds_up`` that scores are sums, which other orders of adding round otherwise.

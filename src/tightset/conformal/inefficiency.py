@@ -52,7 +52,7 @@ class Inefficiency:
         if wrong.any():
             at = int(np.argmax(wrong))
             raise ValueError(
-                f"inefficiency {self.name!r}: the derivative does not fit the function at w = {w[at]:g}: "
+                f"inefficiency {self.name!r}: the derivative does not match the function at w = {w[at]:g}: "
                 f"it returns {given[at]:.6g}, finite differences give {numeric[at]:.6g}"
             )
 

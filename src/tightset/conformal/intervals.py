@@ -1,4 +1,4 @@
-"""How far a figure of a sample may be from what it stands for: coverage, shares, means."""
+"""Intervals for figures estimated from a sample: coverage, shares, means."""
 
 from __future__ import annotations
 

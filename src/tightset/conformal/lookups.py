@@ -1,4 +1,4 @@
-"""Calibration scores looked up: ranks among them, and the rows of each group."""
+"""Lookups in calibration scores: ranks among them, and the rows of each group."""
 
 from __future__ import annotations
 

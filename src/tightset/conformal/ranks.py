@@ -1,4 +1,4 @@
-"""Ranks of a level: whole numbers, from a fraction that was meant exactly."""
+"""The rank of the threshold at a confidence level, computed from an exact fraction."""
 
 from __future__ import annotations
 

@@ -306,8 +306,8 @@ def as_score(score: Any) -> Score:
     if isinstance(score, type) or not callable(score):
         raise ValueError(  # noqa: TRY004
             f"conformity_score must be one of {', '.join(map(repr, SCORES))}, a score such as "
-            "tightset.scores.RAPS(0.1, 2), or a function of an array of probabilities that gives an array alike; "
-            f"got {score!r}"
+            "tightset.scores.RAPS(0.1, 2), or a function of an array of probabilities that returns an array of the "
+            f"same shape; got {score!r}"
         )
     if hasattr(score, "is_open"):
         check_offers(score, Score)

@@ -1,13 +1,13 @@
-"""Labels that are covered less than was asked, by more than chance: an average over all rows does not show them.
+"""Labels that are covered less than the level, by more than chance: average coverage does not show them.
 
-Who is tested, and how
-----------------------
-Of ``n`` rows of a label ``h`` are covered. Were the label covered as asked, ``h`` would be ``Binomial(n, confidence)``;
-and with the luck of the ``m`` rows that calibrated it, beta-binomial, as in `intervals.coverage_band`. The p-value of a
-label is the larger of both lower tails, so that a label is named only if neither new rows nor calibration rows explain
-what is missing. A label has enough rows to be tested if its p-value could be significant at all, with no row covered
-(Tarone's rule: the numbers of rows alone decide). Over the labels that are tested, the chance that any is named though
-it is covered as asked is at most 5 % (Holm), at each level.
+Which labels are tested, and how
+--------------------------------
+Of ``n`` rows of a label, ``h`` are covered. If the label is covered at the level, ``h`` is ``Binomial(n, confidence)``,
+or beta-binomial if chance in its ``m`` calibration rows counts too, as in `intervals.coverage_band`. The p-value of a
+label is the larger of both lower tails, so a label is named only if neither new rows nor calibration rows explain the
+shortfall. A label has enough rows to be tested if its p-value could be significant with no row covered (Tarone's rule:
+the numbers of rows alone decide). The probability that any of the tested labels is named although it is covered at the
+level is at most 5 % (Holm), at each level.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Shortfall(NamedTuple):
             return []
         count = len(self.labels)
         which = f"{count} label{' is' if count == 1 else 's are'}"
-        lines = [f"At {confidence:g}, {which} covered less than asked, by more than chance:"]
+        lines = [f"At {confidence:g}, {which} covered less than that, by more than chance:"]
         for one in self.labels[:most]:
             of = f"{one.rows:,} {kind}row{'s' if one.rows > 1 else ''}"
             lines.append(f"  {names[one.label]}: {one.coverage:.3f} of {of}")
@@ -152,13 +152,13 @@ def why(*, by_label: bool, low_on_average: bool) -> str:
     """Why labels fall short, in words; `REMEDY` helps unless each label was calibrated by itself."""
     if by_label:
         return (
-            "The model was calibrated label by label, so that each label should be covered: these rows, or how they "
-            "were labelled, may differ from those that calibrated."
+            "The model was calibrated for each label, so each label should be covered: these rows, or their labelling, "
+            "may differ from the calibration rows."
         )
     if low_on_average:
         return (
-            "Coverage is short on average over all rows as well: these rows may differ from those that calibrated, and "
-            "to calibrate on rows like these comes first."
+            "Average coverage over all rows is too low as well: these rows may differ from the calibration rows. First "
+            "calibrate on rows like these."
         )
     return "Coverage holds on average over all rows, not for each label."
 

@@ -1,4 +1,4 @@
-"""How rows are dealt: to folds, to those that calibrate, and to a part that stands for all of them."""
+"""Random splits of rows: into folds, into training and calibration rows, and into a representative part."""
 
 from __future__ import annotations
 

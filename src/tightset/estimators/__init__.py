@@ -1,1 +1,1 @@
-"""The estimators: checks, training, calibration, answers."""
+"""The estimators: checks, training, calibration, prediction."""

@@ -1,6 +1,6 @@
-"""What every conformal classifier of this package shares: rows held aside, training, calibration; a file; a card.
+"""The base class of all conformal classifiers: held-out rows, training, calibration, saving, notebook card.
 
-A subclass says how models are trained (`_train`); the guarantee is made here.
+A subclass defines how models are trained (`_train`); the calibration that makes sets valid is here.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class ConformalPredictor(Predicting, ClassifierMixin, BaseEstimator):
         draft = Fitted(classes, levels, kind, one_for_all=self._one_for_all(), mark=mark_of(codes), seed=self._seed())
         if given.X_cal is None and given.y_cal is None:
             if given.groups_cal is not None:
-                raise ValueError("groups_cal belongs to X_cal, which was not given; the groups of X are called groups")
+                raise ValueError("groups_cal needs X_cal, which was not given; for the groups of X use groups")
             all_rows = CalibrationRows(X, codes, groups)
             parts = [(train, all_rows.take(held)) for train, held in self._splits(all_rows, draft, used)]
         else:
@@ -198,7 +198,7 @@ class ConformalPredictor(Predicting, ClassifierMixin, BaseEstimator):
         if given.X_cal is None or given.y_cal is None:
             raise ValueError("X_cal and y_cal belong together: give both or neither")
         if given.groups is not None and given.groups_cal is None:
-            raise ValueError("groups_cal must be given with X_cal: coverage by group is made on calibration rows")
+            raise ValueError("groups_cal must be given with X_cal: calibration by group needs the groups of its rows")
         return self._calibration_rows(draft, given.X_cal, given.y_cal, given.groups_cal, "_cal")
 
     def calibrate(self, X: Any, y: Any, *, groups: Any = None) -> Any:
@@ -333,4 +333,4 @@ class ConformalPredictor(Predicting, ClassifierMixin, BaseEstimator):
 def _warn_of_labels_without_weight(labels: np.ndarray) -> None:
     if len(labels):
         shown = ", ".join(map(str, labels[:5].tolist())) + (" ..." if len(labels) > 5 else "")
-        warn(f"every row of label {shown} has weight 0, so that nothing is learnt of it: no set will hold it")
+        warn(f"every row of label {shown} has weight 0, so nothing is learnt about it: no set will contain it")

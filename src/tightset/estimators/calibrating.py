@@ -1,4 +1,4 @@
-"""Models calibrated on rows that they were not trained on, and how far apart scores of such rows still tie."""
+"""Calibration of models on rows they were not trained on, and the slack within which scores of such rows tie."""
 
 from __future__ import annotations
 

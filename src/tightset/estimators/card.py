@@ -1,7 +1,7 @@
-"""Manners at a notebook: sets and p-values as data frames, and the card that a fitted estimator shows.
+"""The card that a fitted estimator shows in a notebook.
 
-The card is HTML without scripts. It takes its colours from the page, so that it stands on light and dark ones, and text
-of the data is escaped.
+The card is HTML without scripts. It takes its colours from the page, so it works on light and dark ones. Text from the
+data is escaped.
 """
 
 from __future__ import annotations
@@ -82,9 +82,9 @@ def _rows(model: ConformalPredictor) -> str:
     calibrated = model.fitted_.calibration_rows().total()
     if len(model.folds_) > 1:
         mean = f", each trained on about {round(sum(trained) / len(trained)):,} rows" if trained else ""
-        return f"{len(model.folds_)} folds{mean}; all {calibrated:,} rows calibrate."
+        return f"{len(model.folds_)} folds{mean}; calibrated on all {calibrated:,} rows."
     before = f"Trained on {trained[0]:,} rows, calibrated on " if trained else ""
-    return f"{before}{calibrated:,} {'others' if before else 'rows calibrate'}."
+    return f"{before}{calibrated:,} {'others' if before else 'calibration rows'}."
 
 
 def _threshold(model: ConformalPredictor, level: Any) -> str:
@@ -104,8 +104,8 @@ def _gained(model: ConformalPredictor, at: int) -> str:
     if not all(isinstance(record, list) and len(record) > at for record in records):
         return "one model serves every level" if not model.trains_for_level and len(model.levels_) > 1 else ""
     if not hasattr(records[0][at], "sentence"):
-        return "the paper's grid; selection_ has what was chosen"
+        return "the paper's grid; see selection_ for the choice"
     said = str(records[0][at].sentence())
     if len(records) > 1:
-        return f"fold 0: {said} summary() has the others."
+        return f"fold 0: {said} See summary() for the others."
     return said[:1].upper() + said[1:]

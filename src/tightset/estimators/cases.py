@@ -1,6 +1,6 @@
-"""What measures are trained on, one small object for each case of ``SCPOClassifier(estimator=...)``.
+"""What measures are trained on: one small object for each case of ``SCPOClassifier(estimator=...)``.
 
-A case says which rows it takes, which classes there are, and how its measures are trained.
+A case defines which rows it accepts, which classes there are, and how its measures are trained.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is said when sets are valid but larger, or worth less, than they could be."""
+"""Warnings for sets that are valid, but larger or less informative than they could be."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def warn_of_untrained_labels(codes: np.ndarray, trained: np.ndarray, classes: np
     count, shown = int(rows[new].sum()), ", ".join(map(str, classes[new][:5].tolist()))
     warn(
         f"{count:,} of {len(codes):,} calibration rows ({count / len(codes):.1%}) have a label that no training row "
-        f"has ({shown}{' ...' if new.sum() > 5 else ''}): expect new rows with labels that were never seen, too, which "
-        "no set can hold and the guarantee leaves out; give more rows, or merge rare labels"
+        f"has ({shown}{' ...' if new.sum() > 5 else ''}): new rows may have unseen labels too, which no set can hold "
+        "and the guarantee does not cover; give more rows, or merge rare labels"
     )
 
 
@@ -57,9 +57,9 @@ def warn_of_guessing(first: np.ndarray, codes: np.ndarray, classes: np.ndarray) 
     error = np.sqrt(np.sum(chance * (1 - chance) / rows[there])) / there.sum()
     if there.sum() > 1 and first.mean() + 3 * np.sqrt(most / n) < most and recall.mean() < chance + 2 * error:
         warn(
-            f"the true label has the highest score in {first.mean():.0%} of the calibration rows, where always saying "
+            f"the true label has the highest score in {first.mean():.0%} of calibration rows, but always predicting "
             f"{classes[rows.argmax()]} would be right in {most:.0%}: the classifier did not learn, or has diverged. "
-            "Sets are valid but tell nothing; look at its training, its scaling, and labels with very few rows"
+            "Sets are valid but not informative; check its training, its scaling, and labels with very few rows"
         )
 
 
@@ -70,7 +70,7 @@ def warn_of_absent_labels(y: np.ndarray, classes: np.ndarray) -> None:
     if absent:
         warn(
             f"no calibration row has the label {', '.join(absent)}: coverage holds on average over all labels, "
-            "but nothing is known of these; give calibration rows of every label"
+            "but nothing is known about these; give calibration rows of every label"
         )
 
 
@@ -89,5 +89,5 @@ def warn_of_few_rows(rows: Mapping[tuple[Any, int], int], confidence: Any, class
     warn(
         f"{where} {count} {rows_of}, but confidence {confidence} needs {needed} to exclude a label, so {what}"
         + (f" (and likewise for {len(few) - 1} more)" if len(few) > 1 else "")
-        + "; give more calibration rows or ask for less confidence"
+        + "; give more calibration rows or lower the confidence"
     )

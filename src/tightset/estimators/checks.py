@@ -1,4 +1,4 @@
-"""Checks of input that need no estimator, the rows held aside for calibration, and the one kind of warning."""
+"""Checks of input that need no estimator, and the rows held out for calibration."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def check_weight(sample_weight: Any, n: int) -> np.ndarray | None:
     if not (np.isfinite(weight).all() and (weight >= 0).all()):
         raise ValueError("sample_weight must be finite and not negative")
     if not weight.any():
-        raise ValueError("sample_weight is zero for every row; at least one row of each of two classes must count")
+        raise ValueError("sample_weight is zero for every row; at least two classes must have positive weight")
     if not _SMALL < weight.max() < _LARGE:  # sums of them would overflow or vanish; their ratios say the same
         weight /= weight.max()
     return weight
@@ -111,14 +111,14 @@ def sound_rows(X: Any) -> Any:
             )
         return X.data
     if hasattr(X, "collect_schema") and not hasattr(X, "shape"):
-        raise ValueError("X is a lazy frame: give X.collect()")
+        raise ValueError("X is a lazy frame: pass X.collect()")
     if isinstance(X, np.ndarray) and X.dtype.kind in "mM" and np.isnat(X).any():
         raise ValueError("X has dates or times that are missing (NaT): leave those rows out, or fill them")
     if sparse.issparse(X):
         try:
             _check_sparse(X)
         except (ValueError, IndexError, TypeError) as error:
-            raise ValueError(f"X is a sparse matrix that is damaged: {error}") from None
+            raise ValueError(f"X is a damaged sparse matrix: {error}") from None
         if X.format in ("csr", "csc") and not X.has_canonical_format:  # an entry that is stored in parts is their sum
             X = X.copy()
             X.sum_duplicates()
@@ -164,13 +164,13 @@ def check_folds(folds: Iterable[Any], n: int) -> list[tuple[np.ndarray, np.ndarr
                 raise ValueError(f"cv must give (training rows, calibration rows) as non-empty indices below {n}")
             parts.append(rows % n)
         if len(np.intersect1d(parts[0], parts[1])):
-            raise ValueError("cv has a fold that calibrates on rows it trains on; no coverage could be promised")
+            raise ValueError("cv has a fold that calibrates on rows it trains on, so coverage could not be guaranteed")
         calibrated[parts[1]] += 1
         if calibrated.max() > 1 or len(np.unique(parts[1])) < len(parts[1]):
             raise ValueError("cv calibrates on a row more than once; each row may be held out in one fold only")
         checked.append((parts[0], parts[1]))
     if not checked:
-        raise ValueError("cv gives no folds; a generator can be used only once, so give a list or a splitter")
+        raise ValueError("cv yields no folds; a generator can be used only once, so pass a list or a splitter")
     return checked
 
 

@@ -1,8 +1,8 @@
-"""Two predictors side by side on the same rows: sizes at equal coverage, how sure that is, and what was found in words.
+"""Comparison of two predictors on the same rows: sizes at equal coverage, with intervals, and a verdict in words.
 
-A predictor whose sets cover 96 % has smaller sets than one that covers 99 %, whatever they are worth. So the size of
-ours is compared with the size that the baseline's sets have at the coverage that ours happen to have on these rows,
-read off the curve of its size against its coverage over levels around the one asked for.
+A predictor whose sets cover 96 % tends to have smaller sets than one that covers 99 %, even if it is no better. So our
+set size is compared with the size that the baseline has at our coverage on these rows, read off the curve of its size
+against its coverage over levels around the requested one.
 """
 
 from __future__ import annotations
@@ -240,7 +240,7 @@ def verdict(rows: Sequence[Comparison]) -> str:
         "smaller at": [row for row in rows if row.high < 0],
         "larger at": [row for row in rows if row.low > 0],
         "not clearly different at": [row for row in rows if row.low <= 0 <= row.high],
-        "not to be compared, their coverage being too different, at": [row for row in rows if row.change != row.change],
+        "not comparable (coverage differs too much) at": [row for row in rows if row.change != row.change],
     }
     said = [f"{how} {', '.join(f'{row.confidence:g}' for row in some)}" for how, some in levels.items() if some]
     return f"At equal coverage, SCPO's sets are {', '.join(said)}."

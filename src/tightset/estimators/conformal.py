@@ -149,8 +149,8 @@ class ConformalClassifier(ConformalPredictor):
             return super()._fit(given)
         if self.cv is not None or not given.only_rows():
             raise ValueError(
-                "nothing is trained here, the estimator being trained already or scores being given: give fit nothing "
-                "but the calibration rows, as X, y and groups"
+                "nothing is trained here, because the estimator is already trained or scores are given: pass only the "
+                "calibration rows to fit, as X, y and groups"
             )
         levels = self.check_parameters()
         X, kind = self._first_rows(given.X)
@@ -226,7 +226,7 @@ class ConformalClassifier(ConformalPredictor):
         y = rows.y
         if len(y) < 2:
             raise ValueError(
-                f"conformity_score={self.conformity_score!r} needs calibration rows to choose its numbers on; got "
+                f"conformity_score={self.conformity_score!r} needs calibration rows to choose its parameters on; got "
                 f"{len(y)}"
             )
         rest, held = stratified_split(

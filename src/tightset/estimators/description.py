@@ -1,4 +1,4 @@
-"""What a fitted predictor says of itself in the header of a model file."""
+"""The description of a fitted predictor in the header of a model file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was learnt, field by field, as model files hold it."""
+"""The fitted fields of an estimator, as model files store them."""
 
 from __future__ import annotations
 

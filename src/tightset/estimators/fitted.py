@@ -1,12 +1,12 @@
-"""What `fit` leaves behind: models and calibrations, and everything that is answered from them.
+"""The result of `fit`: models and calibrations, and the scores, p-values and sets computed from them.
 
-Estimators hold one `Fitted` value; plots, the report, tables, the export and model files ask it. It never changes: to
-calibrate anew is to put another in its place.
+Estimators hold one `Fitted` value; plots, the report, tables, the export and model files use it. It never changes:
+recalibration replaces it by another.
 
 Conventions
 -----------
-positions : whole numbers ``(n,)``, an array or a range, that tell rows apart which are equal; random numbers of
-smoothing and of randomised scores hang on them. New rows are counted from 0, calibration rows from `CALIBRATED`.
+positions : whole numbers ``(n,)``, an array or a range, that distinguish equal rows; the random numbers of smoothing
+and of randomised scores depend on them. New rows are counted from 0, calibration rows from `CALIBRATED`.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Fitted:
         if significance(level) != significance(self.levels[at]):
             warn(
                 f"no measure was trained for confidence {level}; the one for {self.levels[at]} is used. The sets are "
-                f"valid but may be larger than need be: fit with confidence={level} for smaller ones"
+                f"valid but may be larger than necessary: fit with confidence={level} for smaller ones"
             )
         return at
 

@@ -1,4 +1,4 @@
-"""Answers in the form that was asked for: lists of labels, data frames."""
+"""Sets and p-values in the requested form: lists of labels, data frames."""
 
 from __future__ import annotations
 

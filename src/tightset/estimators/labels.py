@@ -1,4 +1,4 @@
-"""Labels: of one kind, none missing, and as whole numbers."""
+"""Checks of labels (one type, none missing), and their encoding as whole numbers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Rows a piece at a time, so that memory does not grow with their number but for what is returned.
+"""Prediction piece by piece, so that memory does not grow with the number of rows, except for the result.
 
-A piece has a million scores or so: of arrays that stay in cache, and of rows enough that calls of a classifier, which
-may be slow to start, are few. Scores of a row do not depend on the piece that it is in.
+A piece has about a million scores: few enough that arrays stay in cache, and enough that a classifier with a slow start
+is not called often. The scores of a row do not depend on the piece that it is in.
 """
 
 from __future__ import annotations

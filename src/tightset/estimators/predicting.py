@@ -1,4 +1,4 @@
-"""What a fitted conformal classifier answers: sets, p-values, labels, evaluation; of rows anywhere."""
+"""Prediction methods of a fitted conformal classifier: sets, p-values, labels, evaluation."""
 
 from __future__ import annotations
 
@@ -318,15 +318,15 @@ class Predicting(ABC):
     def _check_new_groups(self, fitted: Fitted, groups: Any) -> Any:
         by_group = fitted.by_group
         if by_group and groups is None:
-            raise ValueError("groups must be given: the predictor was calibrated group by group")
+            raise ValueError("groups must be given: the predictor was calibrated by group")
         if groups is not None and not by_group:
-            raise ValueError("groups were given, but the predictor was calibrated without; pass groups to fit too")
+            raise ValueError("groups were given, but the predictor was fitted without groups; pass groups to fit too")
         if groups is not None:
             groups = check_labels(groups, "groups")
             known = {group for group, _ in fitted.calibration_rows()}
             unknown = sorted(set(groups.tolist()) - known, key=str)
             if unknown:
-                warn(f"no calibration row is of group {', '.join(map(repr, unknown[:5]))}: its sets hold every label")
+                warn(f"no calibration row has group {', '.join(map(repr, unknown[:5]))}: its sets contain all labels")
         return groups
 
 

@@ -231,7 +231,7 @@ class SCPOClassifier(ConformalPredictor):
         check_is_fitted(self, "fitted_")
         if not isinstance(self.folds_[0].record[0], Found):
             return (
-                "The paper's grid was searched, which does not compare with a baseline; selection_ has what was chosen."
+                "The paper's grid was searched, which does not compare with a baseline; see selection_ for the choice."
             )
         lines = []
         for at, fold in enumerate(self.folds_):
@@ -239,7 +239,7 @@ class SCPOClassifier(ConformalPredictor):
                 where = f"At {100 * float(level):g} % confidence" + (f", fold {at}" if len(self.folds_) > 1 else "")
                 lines.append(f"{where}: {found.sentence()}")
         if self.label_conditional or self.fitted_.by_group:
-            lines.append("These figures are for coverage on average over all rows; by label or group sets are larger.")
+            lines.append("These figures are for average coverage; with coverage by label or group, sets are larger.")
         return "\n".join(lines)
 
     # ---- training -----------------------------------------------------------------------------------------------
@@ -258,7 +258,7 @@ class SCPOClassifier(ConformalPredictor):
                     "memory, then calibrate() and predict_set() take the collection"
                 )
             if isinstance(as_search(self.search), Grid):
-                raise ValueError("X is a Dask collection, which search='grid' does not take; the other searches do")
+                raise ValueError("X is a Dask collection, which search='grid' does not support; the other searches do")
         return super()._first_rows(X)
 
     def _prepare(self) -> Callable[[Any], Any]:

@@ -1,4 +1,4 @@
-"""What an estimator must be when it comes from a file: its parts fit together."""
+"""Checks of an estimator read from a file: its parts must fit together."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Other people's classifiers as ONNX nodes: one score a class, in float64.
+"""Other people's classifiers as ONNX nodes: one score per class, in float64.
 
-Trees are written here: skl2onnx has them in float32, where a value between a threshold and its neighbour takes the
-other branch. Scalers and logistic regression are in `linear`. Everything else that skl2onnx knows it converts, in
-float64 where it can.
+Trees are written here: skl2onnx writes them in float32, where a value very close to a threshold takes the wrong branch.
+Scalers and logistic regression are in `linear`. Everything else is converted by skl2onnx, in float64 where it can.
 """
 
 from __future__ import annotations
@@ -117,7 +116,7 @@ def _transformed(graph: Graph, X: str, step: Any, p: int) -> str:
     if isinstance(step, SimpleImputer):  # of which onnxruntime has none in float64
         plain = isinstance(step.missing_values, float) and np.isnan(step.missing_values) and not step.add_indicator
         if not plain or np.isnan(step.statistics_).any():
-            raise refusal("SimpleImputer", "it leaves columns out, adds some, or has missing values other than NaN")
+            raise refusal("SimpleImputer", "it drops or adds columns, or has missing values other than NaN")
         return graph.rounded_as(X, graph.add("Where", graph.add("IsNaN", X), in_double(step.statistics_), X))
     scaled = add_scaled(graph, X, step)
     if scaled is not None:
@@ -187,8 +186,8 @@ def _by_skl2onnx(graph: Graph, X: str, model: Any, p: int) -> str:
     (found,) = session.run([output.name], {"X": rows})
     if _differ(model.predict_proba if classifies else model.transform, rows, found):
         warn(
-            f"{name} is computed by skl2onnx's nodes in float32 or otherwise than by itself: some sets may differ from "
-            "those of predict_set, so compare them on rows of yours"
+            f"{name} as converted by skl2onnx does not give exactly the same scores: some sets may differ from "
+            "those of predict_set, so compare them on your own rows"
         )
     single = graph.is_single(X) and computes_in_float32(model, p)
     if single:
@@ -260,7 +259,7 @@ def _forest(graph: Graph, X: str, model: Any) -> str:
     """
     trees = [one.tree_ for one in getattr(model, "estimators_", [model])]
     if trees[0].n_outputs > 1:
-        raise refusal(type(model).__name__, "it predicts several labels a row")
+        raise refusal(type(model).__name__, "it predicts several labels per row")
     rows, total = _as_float32(graph, X), ""
     for tree in trees:
         numbered = _of_sklearn(tree, np.arange(tree.node_count, dtype=np.float64))
@@ -280,7 +279,7 @@ def _boosted(graph: Graph, X: str, model: Any) -> str:
         start = in_double(model._baseline_prediction).reshape(1, -1)
     else:
         if not (model.init_ == "zero" or type(model.init_).__name__ == "DummyClassifier"):
-            raise refusal(name, "it starts from a classifier of your own (init)")
+            raise refusal(name, "it starts from another estimator (init)")
         X, rate, stages = _as_float32(graph, X), model.learning_rate, model.estimators_
         rounds = [[_of_sklearn(one.tree_, rate * one.tree_.value[:, 0, 0]) for one in stage] for stage in stages]
         start = in_double(model._raw_predict_init(np.zeros((1, model.n_features_in_))))

@@ -1,4 +1,4 @@
-"""An ONNX graph, written a node at a time, and the two searches of a conformal predictor as nodes.
+"""An ONNX graph, written node by node, and the two searches of a conformal predictor as nodes.
 
 Conventions
 -----------

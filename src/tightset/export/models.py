@@ -39,7 +39,7 @@ def add_scores(graph: Graph, X: str, model: Any, classes: np.ndarray, p: int) ->
             raise refusal(f"conformity_score={model.score!r}", why)
         scores, shares = _scored(graph, P, model.score, len(classes))
         return graph.with_error(scores, _error(graph, P, model, shares))
-    raise refusal(type(model).__name__, "it is no model of this library")
+    raise refusal(type(model).__name__, "it is not a model of this library")
 
 
 # ---- measures on columns ----------------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ def _block(graph: Graph, X: str, block: Any, p: int) -> str:
     elif isinstance(block, Trees):
         raise refusal(f"boost={block.library!r}", f"its trees are a booster of {block.library}'s; fit with boost=None")
     else:
-        raise refusal(type(block).__name__, "it is no part of this library's models")
+        raise refusal(type(block).__name__, "it is not part of a model of this library")
     return graph.remember(block, X, scores)
 
 
@@ -187,7 +187,7 @@ def _scored(graph: Graph, P: str, score: Score, C: int) -> tuple[str, list[str]]
         raise refusal(f"conformity_score={score!r}", "it is randomised; fit with randomised=False")
     if not hasattr(score, "export"):
         raise refusal(
-            f"conformity_score={score!r}", "only the scores of tightset.scores are exported, not a function of your own"
+            f"conformity_score={score!r}", "only the scores of tightset.scores are exported, not your own functions"
         )
     return score.export(graph, P, C)
 

@@ -103,7 +103,7 @@ def to_onnx(
         )
     check_is_fitted(model, "fitted_")
     if path is not None and not Path(path).parent.is_dir():
-        raise FileNotFoundError(f"path must lie in a folder that exists; got {str(path)!r}")
+        raise FileNotFoundError(f"path must be in an existing folder; got {str(path)!r}")
     if not hasattr(model, "n_features_in_"):
         raise refusal(type(model).__name__, "its rows are texts, not columns of numbers")
     if table:
@@ -143,7 +143,7 @@ def add_outputs(
     if unknown or not kinds:
         raise ValueError(f"output must be one or several of {', '.join(map(repr, _KINDS))}; got {output!r}")
     if model.fitted_.by_group:
-        raise refusal(type(model).__name__, "it was calibrated group by group, and a graph has no groups: fit without")
+        raise refusal(type(model).__name__, "it was calibrated by group; fit without groups")
     levels, _ = model.levels_asked(confidence)
     model.warn_if_stricter(levels)
     asked = model.fitted_.ask(levels)
@@ -156,7 +156,7 @@ def add_outputs(
         elif kind == "p-values":
             tensors = {model.levels_[at]: one.p_values(graph) for at, one in scored.items()}
         elif len(model.folds_) > 1:
-            raise refusal("output='scores'", "the folds of cv have scores of their own each; ask for p-values or sets")
+            raise refusal("output='scores'", "each fold of cv has its own scores; export p-values or sets instead")
         else:
             tensors = {model.levels_[at]: one.scores[0] for at, one in scored.items()}
         depends = kind == "sets" or model.trains_for_level

@@ -1,4 +1,4 @@
-"""What a conformity measure must offer to be trained, judged and stored.
+"""What a conformity measure must implement to be trained, judged and stored.
 
 Conventions
 -----------

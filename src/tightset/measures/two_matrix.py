@@ -1,4 +1,4 @@
-"""A measure with a threshold of its own for every row."""
+"""A measure with a separate threshold for every row."""
 
 from __future__ import annotations
 

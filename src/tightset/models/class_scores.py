@@ -51,11 +51,11 @@ def class_scores(model: Any, X: Any, classes: np.ndarray) -> np.ndarray:
     """Scores ``(n, C)``, columns as ``classes``; a class that the model has not seen conforms least."""
     name = "X" if isinstance(model, Given) else name_of(model)
     if not hasattr(model, "classes_"):
-        raise ValueError(f"{name} has no classes_: it was not trained, or is no classifier")
+        raise ValueError(f"{name} has no classes_: it was not trained, or is not a classifier")
     with_probabilities = hasattr(model, "predict_proba")
     given = model.predict_proba(X) if with_probabilities else model.decision_function(X)
     if np.ma.is_masked(given):
-        raise ValueError(f"{name} gave scores that are masked; a score for each class is needed")
+        raise ValueError(f"{name} returned masked scores; a score for each class is needed")
     scores = np.asarray(given)
     if scores.dtype.kind not in "fbiu" or scores.ndim not in (1, 2):
         raise ValueError(f"{name} must give an array of real scores, a column for each class; it gave {scores!r:.60}")
@@ -67,7 +67,7 @@ def class_scores(model: Any, X: Any, classes: np.ndarray) -> np.ndarray:
         raise ValueError(f"{name} gave {len(scores)} rows of scores for {X.shape[0]} rows of X")
     if scores.shape[1] != len(model.classes_):
         raise ValueError(
-            f"{name} gave {scores.shape[1]} scores a row for {len(model.classes_)} classes; one score a class is needed"
+            f"{name} gave {scores.shape[1]} scores per row for {len(model.classes_)} classes; one per class is needed"
         )
     if np.isnan(scores).any():
         verb = "has" if isinstance(model, Given) else "gave"

@@ -1,4 +1,4 @@
-"""Other people's classifiers: what is asked of them, how they are trained, one score per class from each."""
+"""Other people's classifiers: what they must provide, and how they are trained."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def check_any_rows(owner: Any, X: Any, *, reset: bool) -> Any:
     if len(X.shape) == 1 and getattr(X, "dtype", None) is not None and X.dtype.kind in "OUT" and len(X):
         return X  # texts, for an estimator that reads them
     if len(X.shape) != 2:
-        raise ValueError(f"Expected a 2D array X, got shape {X.shape}. Reshape your data: one row a sample")
+        raise ValueError(f"Expected a 2D array X, got shape {X.shape}. Reshape your data: one row per sample")
     if X.shape[0] == 0:
         raise ValueError(f"Found array with 0 sample(s) (shape={X.shape}) while a minimum of 1 is required.")
     if sparse.issparse(X) and X.format not in {"csr", "csc"}:
@@ -100,7 +100,7 @@ def classes_of_columns(columns: int, names: Iterable[Any], classes: np.ndarray) 
 def trained_classes(model: Any) -> np.ndarray:
     """The classes of a model that is trained already."""
     if not hasattr(model, "classes_"):
-        raise ValueError(f"{name_of(model)} must be trained already if it is to stay as it is; it has no classes_")
+        raise ValueError(f"{name_of(model)} must already be trained, since it is not trained again; it has no classes_")
     return np.unique(model.classes_)
 
 

@@ -1,4 +1,4 @@
-"""Columns as the measures see them: scaled, unfolded into piecewise linear functions if wanted, and the constant.
+"""Columns as the measures see them: scaled, optionally unfolded into piecewise linear functions, with a constant.
 
 All statistics come from training rows.
 """

@@ -1,4 +1,4 @@
-"""What a trained model must offer: scores of raw rows."""
+"""What a trained model must implement: scores of raw rows."""
 
 from __future__ import annotations
 

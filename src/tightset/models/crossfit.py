@@ -1,7 +1,7 @@
 """Cross-fitting: a classifier trained on the rows of every fold, and on all rows.
 
 Scores of a row come from models that have not seen it; in-sample ones would be far too good. The models of the folds
-are not thrown away: averaged with the one of all rows they are a better classifier than that alone.
+are kept: averaged with the one trained on all rows, they are a better classifier than that alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Classifiers with the conformity score that is made of their probabilities."""
+"""Classifiers with a conformity score computed from their probabilities."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class Scored(NamedTuple):
         scores = np.asarray(self.score(P) if u is None else self.score(P, u))
         if scores.shape != P.shape:
             raise ValueError(
-                f"conformity_score must give an array of the shape that it gets, {P.shape}; it gave {scores.shape}"
+                f"conformity_score must return an array of the shape it is given, {P.shape}; it returned {scores.shape}"
             )
         if scores is not P and np.isnan(scores).any():  # those of the classifier were looked at
             raise ValueError(
-                f"conformity_score={named(self.score)} gave scores that are NaN; no set can be made of them"
+                f"conformity_score={named(self.score)} returned NaN scores; no set can be computed from them"
             )
         return scores if scores.dtype.kind == "f" else scores.astype(np.float64)
 

@@ -1,4 +1,4 @@
-"""What trained measures must be when they come from a file: matrices for the columns and classes that there are."""
+"""Checks of trained measures read from a file: their matrices must fit the columns and classes of the model."""
 
 from __future__ import annotations
 

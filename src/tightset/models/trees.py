@@ -13,7 +13,7 @@ derivative by ``A_y`` (for the size; other costs bend too, for which it is an es
 
     |d^2 L / dF_c^2| <= sum_y d_y ([y = c] - p_c)^2 + |G| p_c (1 - p_c) <= d_c + p_c^2 sum_y d_y + |G| p_c (1 - p_c).
 
-Trees are only tried: where a library can grow none on these rows, a warning says why, and there are none.
+If a library cannot grow trees on these rows, a warning says why, and none are used.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def grow(
         try:
             booster = train(X[rows], y[rows], Z[rows], gradient, seed, n_jobs)
         except _NoTreesError as why:
-            warn(f"boost={library!r} adds no trees, and is left out: {why}. Sets are made without, and are valid")
+            warn(f"boost={library!r} adds no trees and is left out: {why}. Sets are valid without it")
             for _ in range(fold.max() - held + 2 if held >= 0 else 1):
                 progress.advance()
             return []
@@ -161,7 +161,7 @@ def numbers_or_missing(X: Any) -> np.ndarray:
     try:
         return np.asarray(X, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ValueError("boost needs dense rows of numbers: encode others before, or leave boost out") from None
+        raise ValueError("boost needs dense rows of numbers: encode other columns first, or leave boost out") from None
 
 
 def _lightgbm(X: np.ndarray, y: np.ndarray, Z: np.ndarray, gradient: Any, seed: int, n_jobs: int | None) -> Any:
@@ -184,7 +184,7 @@ def _lightgbm(X: np.ndarray, y: np.ndarray, Z: np.ndarray, gradient: Any, seed: 
             X, y, init_score=Z.ravel(order="F"), params={**settings, "objective": "none"}
         ).construct()
         if not any(data.feature_num_bin(at) for at in range(X.shape[1])):  # it would say so on standard error itself
-            raise _NoTreesError(f"LightGBM finds no column that splits {len(X):,} rows into parts of 20 rows or more")
+            raise _NoTreesError(f"LightGBM finds no column that splits {len(X):,} rows into parts of at least 20 rows")
         settings["objective"] = lambda F, _: gradient(F.reshape(Z.shape))
         return lightgbm.train(settings, data, _STAGES[-1])
     except lightgbm.basic.LightGBMError as error:

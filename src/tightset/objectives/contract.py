@@ -1,4 +1,4 @@
-"""What an objective must offer: a loss of scores, whole or summed over blocks of rows."""
+"""What an objective must implement: a loss of scores, whole or summed over blocks of rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The paper's loss on a CUDA device: two matrix products and two passes over the scores a step, nothing on the host.
+"""The paper's loss on a CUDA device: two matrix products and two passes over the scores per step, nothing on the host.
 
     t = tanh(X theta'),     theta' = gamma / 2 (theta - q e),     e the intercept
     s = (C + sum_y t_y) / 2,     L = mean f(s) + lam V^2

@@ -1,4 +1,4 @@
-"""The paper's loss: set size, and a penalty for coverage that is missed."""
+"""The paper's loss: set size, and a penalty for missed coverage."""
 
 from __future__ import annotations
 

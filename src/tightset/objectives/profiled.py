@@ -109,7 +109,7 @@ class Profiled:
         """
         xp = namespace(A)
         if threshold is None:
-            raise ValueError("rows that are not all at hand need the threshold of all of them")
+            raise ValueError("a block of rows needs the threshold of all rows")
         A -= threshold[:, None, None]
         A *= (self.gamma / 2)[:, None, None]
         t = tanh_inplace(A)

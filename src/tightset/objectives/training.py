@@ -1,4 +1,4 @@
-"""Losses as functions of the parameters: a measure, an objective in score space, and rows, put together."""
+"""Losses as functions of the parameters, composed of a measure, an objective in score space, and rows."""
 
 from __future__ import annotations
 

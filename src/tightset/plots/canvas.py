@@ -1,4 +1,4 @@
-"""What all figures share: axes, colours that stand on light and dark grounds, percent, legends beside the data."""
+"""What all figures share: axes, colours for light and dark backgrounds, percentages, legends."""
 
 from __future__ import annotations
 

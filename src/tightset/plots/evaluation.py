@@ -1,4 +1,4 @@
-"""What sets are worth on labelled rows: coverage and size against confidence, and sizes one by one."""
+"""Figures of coverage and set size: against confidence, and as histograms."""
 
 from __future__ import annotations
 

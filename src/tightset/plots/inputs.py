@@ -1,4 +1,4 @@
-"""What a figure was given, a predictor or something computed before, as rows of `evaluate` or as sets."""
+"""The inputs of figures, predictors or precomputed results, converted to rows of `evaluate` or to sets."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def is_model(source: Any) -> bool:
     if not hasattr(source, "predict_set"):
         return False
     if hasattr(source, "encoding"):
-        raise TypeError("of a table's model draw its predictor: model.predictor, with rows model.encode(frame)")
+        raise TypeError("for a model of a table pass model.predictor, with rows model.encode(frame)")
     check_is_fitted(source, "fitted_")
     return True
 
@@ -130,7 +130,7 @@ def rows_of(
         asked = {significance(level) for level in check_levels(confidence)[0]}
         rows = [row for row in rows if significance(row["confidence"]) in asked]
         if not rows:
-            raise ValueError(f"none of the rows is of confidence {confidence!r}")
+            raise ValueError(f"none of the rows has confidence {confidence!r}")
     return sorted((dict(row) for row in rows), key=lambda row: float(row["confidence"]))
 
 

@@ -66,7 +66,7 @@ def regions(
     if model.n_features_in_ != 2:
         raise ValueError(f"regions need a model of two columns; this one was fitted on {model.n_features_in_}")
     if model.fitted_.by_group:
-        raise ValueError("regions need a model without groups: each group has regions of its own")
+        raise ValueError("regions need a model without groups: each group has its own regions")
     rows = np.asarray(X, dtype=float)
     if rows.ndim != 2 or rows.shape[1] != 2 or not np.isfinite(rows).all():
         raise ValueError(f"X must be finite numbers in two columns; got shape {rows.shape}")

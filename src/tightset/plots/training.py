@@ -101,7 +101,7 @@ def candidates(
         value, error, names = table["criterion"].astype(float), table["error"].astype(float), list(table["candidate"])
     finite = np.flatnonzero(np.isfinite(value))
     if not len(finite):
-        raise ValueError("nothing was judged: there were too few training rows to choose by")
+        raise ValueError("no candidates were judged: there were too few training rows")
     order = finite[np.argsort(value[finite], kind="stable")]
     kept = np.flatnonzero(table["chosen"][order] | (np.arange(len(order)) < most))
     shown = order[kept]
@@ -172,6 +172,6 @@ def _table(model: ConformalPredictor, confidence: Any, fold: int) -> tuple[int, 
     if not 0 <= fold < len(model.folds_):
         raise ValueError(f"fold must be from 0 to {len(model.folds_) - 1}; got {fold!r}")
     if model.folds_[fold].record is None:
-        raise ValueError("model has no record of its training; draw this from the one that was fitted")
+        raise ValueError("model has no record of its training; use the model that was fitted")
     at = known.index(wanted)
     return at, model.folds_[fold].record[at].table

@@ -1,6 +1,6 @@
 """The report: one HTML file that a colleague without Python can open.
 
-`numbers` counts, `words` says it, `figures` places it, `write` makes the page of what is in the folder ``page``.
+`numbers` computes, `words` and `figures` present the results, `write` fills the templates of the folder ``page``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a report says, as numbers: sizes and coverage at every stop of its slider, what chance does, the rows it lists.
+"""The numbers of a report: sizes and coverage at every stop of its slider, the range due to chance, the listed rows.
 
 Conventions
 -----------

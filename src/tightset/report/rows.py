@@ -1,4 +1,4 @@
-"""The rows that a report lists: their cells as text, and each with its set at the level at which the page opens."""
+"""The rows that a report lists: their cells as text, and their sets at the level shown when the page opens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report says, in words: levels, shares, p-values, verdicts, any value of the data as text."""
+"""The words of a report: levels, shares, p-values, verdicts, any value of the data as text."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ __all__ = [
 
 _VERDICTS = {
     "smaller": "smaller",
-    "larger": "larger, a loss,",
+    "larger": "larger (a loss)",
     "no clear difference": "not clearly different",
-    "too different in coverage": "not to be compared, their coverage being too different,",
+    "too different in coverage": "not comparable (coverage differs too much)",
 }
 NAME = 200  # characters of a label or a column's name
 _COMPARED = (0.8, 0.9, 0.95, 0.99)  # besides the levels that were trained for
@@ -150,8 +150,8 @@ def say_of_pairs(stop: dict[str, Any] | None, C: int) -> str:
         return "No set holds two labels."
     shown = len(stop["labels"])
     which = f"The {shown} of {C:,} labels that share most. " if shown < C else ""
-    what = "how many have a set that holds both labels: what the model cannot tell apart"
-    return f"{which}Of every {stop['per']} rows, {what}."
+    what = "whose set contains both labels: labels that the model cannot tell apart"
+    return f"{which}Rows, of every {stop['per']}, {what}."
 
 
 def _made_for(model: ConformalPredictor, level: Any) -> bool:
@@ -162,11 +162,11 @@ def _level_note(model: ConformalPredictor, level: Any) -> str:
     if _made_for(model, level):
         return "The model was made for this level."
     if not model.trains_for_level:
-        return "The model was not made for this level, but one model serves all."
+        return "The model was not made for this level, but one model serves all levels."
     at = model.levels_[nearest_level(level, model.levels_)]
     return (
-        f"No measure was trained for this level; the one for {level_text(at)} serves. The sets are valid, but may be "
-        "larger than need be."
+        f"No measure was trained for this level; the one for {level_text(at)} is used. The sets are valid, but may be "
+        "larger than necessary."
     )
 
 
@@ -175,30 +175,30 @@ def _verdict(model: ConformalPredictor, level: Any, seen: float, n: int, short: 
     rows, together = calibration(model)
     if together and rows < calibration_rows_needed(level):
         return (
-            f"There are {rows:,} calibration rows, and {calibration_rows_needed(level):,} are needed to leave out a "
-            "label at this level: every set holds all labels."
+            f"There are {rows:,} calibration rows, but {calibration_rows_needed(level):,} are needed to exclude a "
+            "label at this level: every set contains all labels."
         )
     low, high = band(model, level, n)
     begin = (
-        f"On average over all rows: if the guarantee holds with nothing to spare, coverage on {n:,} "
-        f"row{'s' if n > 1 else ''} lies between {percent(low)} and {percent(high)}, 19 times out of 20. Here "
+        f"On average over all rows: if coverage is exactly as guaranteed, it lies between {percent(low)} and "
+        f"{percent(high)} on {n:,} row{'s' if n > 1 else ''}, 19 times out of 20. Here "
     )
     if seen < low:
-        return f"{begin}it is lower than chance explains: these rows may differ from those that calibrated."
+        return f"{begin}it is lower than chance explains: these rows may differ from the calibration rows."
     if seen > high:
-        why = "" if model.allow_empty else "No set was left empty, which adds to it. "
+        why = "" if model.allow_empty else "No set is left empty, which raises it. "
         begin += (
-            f"it is higher. {why}Tied scores do that, so do too few calibration rows, and rows that the model has been "
+            f"it is higher. {why}Possible reasons: tied scores, too few calibration rows, or rows that the model was "
             "trained or calibrated on."
         )
     else:
-        begin += "it lies in that range."
+        begin += "it is in that range."
     if short.labels:
         return f"{begin} But the average hides the label{'s' if len(short.labels) > 1 else ''} named above."
     if short.tested > 1:
-        enough = f"{short.tested:,} labels that have enough rows to tell"
+        enough = f"{short.tested:,} labels with enough rows to tell"
         return f"{begin} None of the {enough} falls short of {level_text(level)} by more than chance."
-    return f"{begin} Of single labels there are too few rows to tell."
+    return f"{begin} There are too few rows to judge single labels."
 
 
 def about_model(model: ConformalPredictor) -> dict[str, Any]:

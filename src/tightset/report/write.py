@@ -1,8 +1,7 @@
 """The report: one HTML file on a fitted predictor and some rows, for people without Python.
 
-It asks nothing of the network. Sets at every stop of its slider are embedded as they are, and what is said about them
-is worded before, so that the page shows and never computes. Texts of the data reach it by Jinja2, which escapes them,
-or as JSON without a single ``<``.
+It needs no network. The sets at every stop of its slider, and the sentences about them, are embedded, so the page
+computes nothing. Texts from the data are escaped by Jinja2, or embedded as JSON without a single ``<``.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What is trained and which of it is kept: settings, candidates, judging, choice, refinement."""
+"""The search for a model: settings, candidates, judging, choice, refinement."""

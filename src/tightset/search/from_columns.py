@@ -2,11 +2,11 @@
 
 1. Logistic regressions, on plain and on unfolded columns, by cross-validation.
 2. From the best of them, paths of measures trained for small sets (`paths`).
-3. Every step of every path is judged on rows that its fold held out (`pool`, `choice`).
-4. The best few are combined (`models.Ensemble`).
-5. Unless cross-validation says that the combination is smaller than plain logistic regression by more than a standard
-   error, plain logistic regression it is. Likelihood has a say, since every row contributes to it and not only those
-   near the threshold: without signal nothing is believed, and any gain where unfolded columns are clearly likelier.
+3. Every step of every path is judged on rows that its fold held out (`judging`, `shortlist`).
+4. The best few are combined (`models.ensembles`).
+5. Plain logistic regression is kept unless, by cross-validation, the sets of the combination are smaller by more than a
+   standard error. Likelihood counts too, since every row contributes to it and not only those near the threshold:
+   without signal no gain is accepted, and any gain is if unfolded columns are clearly more likely.
 """
 
 from __future__ import annotations

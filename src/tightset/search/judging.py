@@ -1,7 +1,4 @@
-"""Judging candidates on training rows: what set size cross-validation promises at exact coverage, and how surely.
-
-And how rows are dealt: to folds, and to a part that stands for all of them.
-
+"""Judging candidates on training rows: cross-validated set size at exact coverage, with its standard error.
 Conventions
 -----------
 scores : (k, C) of held-out rows; y, weight : (k,); eps : the significance level.

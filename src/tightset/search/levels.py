@@ -1,4 +1,4 @@
-"""A level to search at: candidates judged there, gains with their errors, and one measure that serves all levels."""
+"""The search at one level: candidates judged, gains with their errors, and one measure that serves all levels."""
 
 from __future__ import annotations
 

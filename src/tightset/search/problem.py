@@ -1,4 +1,4 @@
-"""What every search is given: rows to train on, what to train for, and what to run on."""
+"""The arguments of every search: training rows, the aim of training, and the runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was chosen on a sample, trained on all rows: more than the search looks at, or more than memory holds.
+"""Training on all rows of a model that was chosen on a sample: more rows than the search uses, or than memory holds.
 
 Losses and gradients are sums over blocks of rows, wherever those lie, so they are those of all rows together. An
 evaluation takes one pass for logistic regression and two for the profiled objective: own-label scores are counted in

@@ -1,4 +1,4 @@
-"""What a search tries: `Search` for the default search, `Grid` for that of the paper. Both check themselves."""
+"""The settings of a search: `Search` for the default search, `Grid` for that of the paper. Both check themselves."""
 
 from __future__ import annotations
 

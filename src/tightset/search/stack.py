@@ -3,11 +3,11 @@
 1. Each classifier is trained on folds and on all rows (`crossfit`). Averaged over those models it is a better
    classifier; that average, or the mixture of several classifiers with the weights of largest held-out likelihood, is
    the *anchor*.
-2. Paths lead away from the anchor (`paths`): on its log-probabilities alone, and beside the columns of X. If logistic
-   regression has a part in the mixture, there are those on the columns themselves too (`from_columns`).
+2. Paths start from the anchor (`paths`): on its log-probabilities alone, and with the columns of X added. If logistic
+   regression is part of the mixture, there are also paths on the columns themselves (`from_columns`).
 3. All candidates are judged on held-out rows and the best combined, as in the default search.
-4. Unless the combination is smaller than the anchor by more than two standard errors, the anchor it is. If the best
-   classifier as it is is smaller than the anchor by as much, it stands in the anchor's place.
+4. The anchor is kept unless the sets of the combination are smaller by more than two standard errors. If the sets of
+   the best plain classifier are smaller than those of the anchor by as much, it takes the anchor's place.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def _without_choice(estimator: Any, rows: TrainingRows, aim: Aim, runtime: Runti
     fitted = cross_fit(estimator, rows.X.gather(), rows.y, rows.weight, how)
     stack = StackedRows.of([Part(fitted.name, fitted.held_out_whole, fitted.whole, 1.0)], rows)
     judged = Judged(stack.anchor(0), np.nan, np.nan, 0.0, np.nan)
-    unknown = Verdict(np.nan, np.nan, np.nan, accepted=False, fallback=f"{fitted.name} as it is")
+    unknown = Verdict(np.nan, np.nan, np.nan, accepted=False, fallback=f"plain {fitted.name}")
     found = [Found(stack.model([judged]), table([judged], [judged], level), unknown) for level in aim.levels]
     return Outcome([one.model for one in found], found)
 

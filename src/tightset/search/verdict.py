@@ -55,31 +55,31 @@ class Found(NamedTuple):
         """What the verdict says, in a few sentences."""
         told = [self._comparison()]
         if self.verdict.shared is not None:
-            price = f"at a price of {100 * self.verdict.price:.1f} %" if self.verdict.price >= 0.0005 else "at no price"
+            price = f"{100 * self.verdict.price:.1f} % larger" if self.verdict.price >= 0.0005 else "no larger"
             level = f"{100 * self.verdict.shared:g} %"
-            told.append(f"The measure of {level} serves all levels, so that sets are nested, {price}.")
+            told.append(f"The measure of {level} serves all levels, which makes sets nested and {price}.")
         if self.sample is not None:
             some, of_all = self.sample
-            told.append(f"This was chosen on a sample of {some:,} of {of_all:,} training rows, and trained on all.")
+            told.append(f"It was chosen on a sample of {some:,} of {of_all:,} training rows, and trained on all.")
         return " ".join(told)
 
     def _comparison(self) -> str:
         baseline, ours, _, accepted, unit, name, fallback, *_ = self.verdict
         if not np.isfinite(baseline):
-            return f"fewer than {FEW_ROWS} training rows are too few to choose by; {fallback} is used."
+            return f"fewer than {FEW_ROWS} training rows are too few to choose a model; {fallback} is used."
         gain, low, high = self.verdict.gain()
         interval = f"95 % interval {100 * low:.1f} to {100 * high:.1f} %"
         if not accepted:
             return (
-                f"nothing was gained for sure, so {fallback} is used as it is ({name}: {baseline:.3g} {unit} "
-                f"on training rows held out; the best combination was {_smaller(gain)}, {interval})."
+                f"no clear gain, so {fallback} is used unchanged ({name}: {baseline:.3g} {unit} "
+                f"on held-out training rows; the best combination was {_smaller(gain)}, {interval})."
             )
         members, tried = int(self.table["chosen"].sum()), len(self.table["chosen"])
         how = f"{_smaller(gain)} ({interval})" if low > 0 else f"not clearly different ({interval} smaller)"
         return (
-            f"{ours:.3g} {unit} on training rows held out, against {baseline:.3g} of {name}: {how}. "
-            f"{members} of {tried} candidates {'were combined' if members > 1 else 'was chosen'} on those same rows, "
-            f"which makes the figure a little too good."
+            f"{ours:.3g} {unit} on held-out training rows, against {baseline:.3g} for {name}: {how}. "
+            f"{members} of {tried} candidates {'were combined' if members > 1 else 'was chosen'} on the same rows, "
+            f"so this figure is slightly optimistic."
         )
 
 

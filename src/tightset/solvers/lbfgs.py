@@ -1,7 +1,7 @@
-"""L-BFGS with a line search of its own for every candidate of a batch.
+"""L-BFGS with a separate line search for every candidate of a batch.
 
-One evaluation of the whole batch a tick. A candidate whose trial point is good enough takes it and turns to a new
-direction; one whose trial is not shortens its step and tries again. Nobody waits for anybody's line search.
+Each iteration evaluates the whole batch once. A candidate whose trial point is good enough accepts it and computes a
+new direction; any other shortens its step and tries again. No candidate waits for the line search of another.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""An estimator of another package as skops stores it: its types are agreed to, then it is built, then looked at.
+"""An estimator of another package as skops stores it: its types are checked, then it is built, then its contents.
 
-Most of an estimator can be checked once it is built. Not so what is handed to compiled code while it is being built:
-the text of a booster, the sizes of a tree, the state of a tree of neighbours. These are checked, or made anew, before.
+Most of an estimator can be checked once it is built. Compiled code reads the rest while it is being built: the text of
+a booster, the sizes of a tree, the state of a tree of neighbours. These are checked, or rebuilt, before.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Boosters of LightGBM and XGBoost in a model file: read here, checked whole, and written anew for their own readers.
+"""Boosters of LightGBM and XGBoost in a model file: parsed here, checked completely, and rewritten for their libraries.
 
-Both libraries read what they have written in C++ that trusts it: a child that is no node, a column that no row has or a
-group that is no class is followed without looking. So nothing of a file reaches them as it stands. What is known is
+Both libraries read models in C++ without bounds checks: a child that is not a node, a column that no row has or a group
+that is not a class would be used as an index. So they never see the contents of a file directly. Known entries are
 parsed with a grammar that allows nothing else, every number that is an index is compared with what it points into, and
-the library gets a text made of what was checked. What this cannot check is refused: linear trees, DART, linear
+the library gets a text written from what was checked. What this cannot check is refused: linear trees, DART, linear
 boosters, and categorical splits of XGBoost.
 """
 

@@ -1,9 +1,9 @@
-"""What compiled code of other packages follows without looking, checked when a model file is opened.
+"""Checks, when a model file is opened, of the numbers that compiled code of other packages uses without bounds checks.
 
 scikit-learn's trees, neighbours and support vectors, SciPy's splines and NumPy's random numbers are computed by code
 that trusts the arrays it was fitted with. Arrays of a file may be forged: of the right types, with wrong numbers. Each
 function here raises ValueError unless every number that is used as an index, a length or a pointer fits what it points
-into; a tree of neighbours is built anew from its rows, which is as good.
+into; a tree of neighbours is rebuilt from its rows instead.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Checks of what is read from a file: types by annotations, arrays of a shape, numbers that are some."""
+"""Checks of values read from a file: types by annotations, shapes of arrays, numbers that are not NaN."""
 
 from __future__ import annotations
 

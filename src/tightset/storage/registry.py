@@ -1,12 +1,12 @@
-"""What of this package a model file may hold: the classes that say so where they are defined.
+"""The classes of this package that a model file may hold, registered where they are defined.
 
 Saving an object of any other class fails at once, and opening a file builds no other. A class may have
 
-- ``from_stored(parts)``, a class method that builds an object of its fields, where annotations do not tell enough;
-- ``derived_fields``, what is worked out from other fields: it is not stored, so that nobody can forge it;
-- ``stored_fields()``, what is stored of an object, if that is not what it has;
-- ``upgraded(parts)``, a class method that makes fields of files, and of earlier versions, those of today;
-- ``later_fields``, what files of earlier versions do not have, and the class has a default for.
+- ``from_stored(parts)``, a class method that builds an object from its fields, if annotations are not enough;
+- ``derived_fields``, computed from other fields: they are not stored, so nobody can forge them;
+- ``stored_fields()``, the fields to store, if they are not the attributes;
+- ``upgraded(parts)``, a class method that converts the fields of a file, also of earlier versions, to the current ones;
+- ``later_fields``, which files of earlier versions lack and for which the class has a default.
 """
 
 from __future__ import annotations

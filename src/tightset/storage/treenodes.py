@@ -1,4 +1,4 @@
-"""Trees of scikit-learn that a model file holds: every child, column, class and category that they point at is there.
+"""Checks of scikit-learn's trees in a model file: every child, column, class and category they refer to must exist.
 
 The functions raise ValueError otherwise. Children come after their parents in all trees that scikit-learn grows, so no
 tree can turn in a circle. What a tree needs of the estimator around it (columns of the rows, bins, encoded categories)

@@ -1,4 +1,4 @@
-"""Which types of other packages a model file may hold, and in which role: what is read must not act, nor crash.
+"""Which types of other packages a model file may hold, and in which role: nothing read may run code or crash.
 
 skops calls what it builds by the role that a node of the file gives it: as a function that is passed on, as an object
 whose state is set, or as a constructor with arguments of the file. A class that is harmless as the one, a booster whose

@@ -1,7 +1,7 @@
-"""Columns of a table as numbers: what the commands do to a table before a measure sees it, stored with the model.
+"""The encoding of a table's columns as numbers, stored with the model.
 
-- A column of numbers stays one; a missing value becomes the median of the training rows, and where training rows missed
-  some, a column of 0 and 1 tells which.
+- A column of numbers stays one; a missing value becomes the median of the training rows, and if training rows have
+  missing values, a column of 0 and 1 marks them.
 - A column of texts (or truth values) becomes a column of 0 and 1 for each value that enough training rows have; rarer
   ones share a column, with those that were never seen. A missing value counts as a value. (Where no training row had
   a rare one, a value that was never seen is refused, unless it is to count as none of those that were.)
@@ -125,13 +125,13 @@ class Encoding(NamedTuple):
         if extra:
             raise TableError(
                 f"the column{'s' if len(extra) > 1 else ''} {_listed(extra)} {'were' if len(extra) > 1 else 'was'} not "
-                "there in training. Remove what does not belong there, or give --lenient to ignore it"
+                "there in training. Remove what does not belong, or give --lenient to ignore it"
             )
         found = [name for name in names if name in used]
         if found != needed:
             raise TableError(
-                f"the columns are in another order than in training: {_listed(found)} and not {_listed(needed)}. If "
-                "the names are right, give --lenient to go by them"
+                f"the columns are in a different order than in training: {_listed(found)} instead of "
+                f"{_listed(needed)}. If the names are right, give --lenient to match columns by name"
             )
 
     def check_values(self, frame: Any) -> None:
@@ -143,7 +143,7 @@ class Encoding(NamedTuple):
                     row = int(frame.index[(frame[column.name].astype(object).map(str) == unseen[0]).argmax()]) + 1
                     raise TableError(
                         f"the column {column.name!r} has {_listed(unseen)}, first in row {row}, which no training row "
-                        f"had (they had {_listed(column.seen)}). Mend it, or give --lenient to count it as none of "
+                        f"had (they had {_listed(column.seen)}). Correct it, or give --lenient to count it as none of "
                         "them"
                     )
 

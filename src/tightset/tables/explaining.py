@@ -1,8 +1,8 @@
-"""Why a row has the set that it has: the p-values of all labels, and which columns move them.
+"""Explanation of the set of one row: the p-values of all labels, and which columns change them.
 
-What a column does is asked of the model itself: the row is scored again with that column at its typical value (the
-median, or the commonest category, of the training rows). No column is more than one row long, so this is quick, and it
-holds for every kind of measure; but columns that act together are not told apart.
+The row is scored again with one column at a time set to its typical value (the median, or the most common category, of
+the training rows). This takes one more row per column, so it is quick, and it works for every kind of measure; but it
+does not show effects of several columns together.
 """
 
 from __future__ import annotations

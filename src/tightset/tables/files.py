@@ -1,7 +1,7 @@
 """Tables in files, read in chunks.
 
-CSV and TSV, also compressed (gzip, bzip2, xz, one file in a zip), and Parquet; what a file is, its first bytes say. A
-chunk has about a million cells, whatever the size of the file.
+CSV and TSV, also compressed (gzip, bzip2, xz, one file in a zip), and Parquet; the first bytes of a file determine its
+format. A chunk has about a million cells, whatever the size of the file.
 """
 
 from __future__ import annotations
@@ -187,12 +187,12 @@ class TableFile:
         plain = opened(reader) if opened else self._unzipped(path) if start.startswith(b"PK") else reader
         inside = plain.peek(8)[:8]
         if plain is not reader and inside.startswith((b"PAR1", b"PK", *_MAGIC)):
-            raise TableError(f"{self.name} is packed twice; unpack it once, and give what comes out")
+            raise TableError(f"{self.name} is compressed twice; decompress it once first")
         if inside.startswith(b"\x28\xb5\x2f\xfd"):
-            raise TableError(f"{self.name} is compressed by zstd; unpack it first: zstd -d -c FILE | tightset ... -")
+            raise TableError(f"{self.name} is compressed with zstd; unpack it first: zstd -d -c FILE | tightset ... -")
         if inside.startswith(b"ARROW1"):
             raise TableError(
-                f"{self.name} is Feather, which is not read here; save it as Parquet: "
+                f"{self.name} is a Feather file, which is not supported; save it as Parquet: "
                 "pandas.read_feather(FILE).to_parquet(...)"
             )
         return plain
@@ -204,7 +204,7 @@ class TableFile:
             archive = zipfile.ZipFile(path)
             names = [name for name in archive.namelist() if not name.endswith("/")]
             if "[Content_Types].xml" in names:
-                raise TableError(f"{self.name} is an Excel workbook; save the sheet as CSV, and give that")
+                raise TableError(f"{self.name} is an Excel workbook; save the sheet as CSV and use that")
             if len(names) != 1:
                 raise TableError(f"{self.name} is a zip archive of {len(names)} files; it must hold one table")
             return archive.open(names[0])
@@ -258,7 +258,7 @@ class TableFile:
         except (csv.Error, pd.errors.ParserError, pd.errors.ParserWarning) as error:
             raise TableError(f"{self.name} cannot be read as a table: {_said(error)}") from None
         except (EOFError, OSError, lzma.LZMAError, zlib.error, zipfile.BadZipFile) as error:
-            raise TableError(f"{self.name} cannot be unpacked, it may be cut short: {error}") from None
+            raise TableError(f"{self.name} cannot be decompressed, it may be truncated: {error}") from None
         except pd.errors.EmptyDataError:
             raise TableError(f"{self.name} has a header but no rows") from None
 
@@ -282,7 +282,7 @@ class TableFile:
         except ImportError:
             raise TableError('Parquet files need another package: pip install "tightset[io]"') from None
         if path is None:
-            raise TableError(f"{self.name} is Parquet, which is not a stream; give a file")
+            raise TableError(f"{self.name} is Parquet, which cannot be read from standard input; give a file")
         try:
             table = pq.ParquetFile(path)
             names = table.schema_arrow.names

@@ -1,4 +1,4 @@
-"""What the columns of a table are, and what an `Encoding` takes from the training rows, learnt chunk by chunk."""
+"""Learning an `Encoding` chunk by chunk: the kinds of columns, and statistics of the training rows."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class ColumnKinds:
             elif other < _FEW_TEXTS * (some + other):
                 text, row = self._first_text[name]
                 raise TableError(
-                    f"the column {name!r} holds numbers, but also {text!r} (row {row}): mend it; or give --missing "
+                    f"the column {name!r} holds numbers, but also {text!r} (row {row}): correct it; or give --missing "
                     f"{text!r} if that stands for a missing value, or --categorical {name!r} if all are categories"
                 )
             else:
@@ -157,16 +157,16 @@ class Statistics:
         enough = [value for value, n in counts.most_common(at_most) if n >= least]
         many = f"more than {2 * _MOST_COUNTED:,}" if name in self._uncounted else f"{len(counts):,}"
         if asked and not enough and not missing:
-            return f"no two of {self._rows:,} training rows have the same value, so that there are no categories"
+            return f"no two of {self._rows:,} training rows have the same value, so there are no categories"
         if not asked and sum(counts[value] for value in enough) < (self._rows - missing) / 2:
             return (
-                f"{many} different texts in {self._rows:,} training rows are no categories (a name, an identifier, a "
+                f"{many} different texts in {self._rows:,} training rows are not categories (a name, an identifier, a "
                 f"text, a date?); if they are, give --categorical {name!r}"
             )
         if asked and sum(n >= least for n in counts.values()) > at_most:
             warn(
-                f"the column {name!r} has {many} different values; the {at_most} commonest have a column each, and the "
-                "others share one"
+                f"the column {name!r} has {many} different values; the {at_most} most common have a column each, and "
+                "the others share one"
             )
         values = sorted(set(enough) - {MISSING, OTHER})
         values += [MISSING] if missing else []

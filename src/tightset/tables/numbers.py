@@ -38,12 +38,12 @@ def as_numbers(values: Any, name: str) -> np.ndarray:
             at = bad.argmax()
             raise TableError(
                 f"the column {name!r} was numbers in training, but row {int(values.index[at]) + 1} has "
-                f"{str(values.iloc[at])[:40]!r}: mend it, or leave the cell empty if it is missing"
+                f"{str(values.iloc[at])[:40]!r}: correct it, or leave the cell empty if it is missing"
             )
         x = x.to_numpy(dtype=np.float64)
     if np.isinf(x).any():
         row = int(values.index[np.isinf(x).argmax()]) + 1
-        raise TableError(f"the column {name!r} has an infinite value in row {row}: mend it, or leave the cell empty")
+        raise TableError(f"the column {name!r} has an infinite value in row {row}: correct it, or leave the cell empty")
     return np.asarray(x)
 
 

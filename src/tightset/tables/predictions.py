@@ -1,8 +1,8 @@
 """Prediction sets of a table, chunk by chunk, as CSV, JSON lines, Parquet or a table to look at.
 
-One line a row of the table and level: its number from 1, columns that were to be kept, the confidence, the size of the
-set, and its labels with their p-values, the most conforming first. A label without calibration rows of its own, where
-each label has its own, comes last: its p-value is 1 because nothing is known of it.
+One line for each row and level: the row number from 1, kept columns, the confidence, the set size, and the labels with
+their p-values, largest first. With calibration by label, a label without calibration rows comes last: its p-value is 1
+because nothing is known about it.
 """
 
 from __future__ import annotations

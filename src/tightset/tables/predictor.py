@@ -205,7 +205,7 @@ class TablePredictor:
         if left_out:
             warn(
                 f"rows have the label {', '.join(map(repr, left_out[:5]))}{' ...' if len(left_out) > 5 else ''}, which "
-                "was dropped as rare in training: coverage is promised for rows of the other labels only"
+                "was dropped as rare in training: coverage is guaranteed for rows of the other labels only"
             )
         if self.classes_.dtype.kind == "i":
             found = [self._as_number(label, texts) for label in found]
@@ -296,7 +296,7 @@ def fit_table(
     [array(['plum'], dtype='<U5')]
     """
     if predictor.cv is not None:
-        raise ValueError("a table is split once into rows that train and rows that calibrate; leave cv=None")
+        raise ValueError("a table is split once into training and calibration rows; use cv=None")
     table = FrameTable(table) if hasattr(table, "columns") and hasattr(table, "loc") else table
     prepared = prepare(
         table,

@@ -1,4 +1,4 @@
-"""A table read, its rows dealt out, and encoded by what training rows say."""
+"""Preparing a table: read it, split its rows, and encode them by what the training rows show."""
 
 from __future__ import annotations
 

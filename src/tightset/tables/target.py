@@ -1,8 +1,8 @@
-"""The column of labels: read chunk by chunk, and what becomes of labels that few rows have.
+"""The column of labels: read chunk by chunk; and how labels with few rows are treated.
 
-A label of a few rows can neither be learnt nor calibrated on. It is *kept* all the same unless somebody says otherwise;
-*other* makes one label of all such labels; *drop* leaves their rows out, as if the table had never had them. Rows are
-counted in the whole table, so that every split of it has the same labels.
+A label with only a few rows can neither be learnt nor calibrated. By default it is *kept*; *other* merges all such
+labels into one; *drop* leaves their rows out, as if they were not in the table. Rows are counted in the whole table, so
+that every split has the same labels.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ POLICIES = ("keep", "other", "drop")
 _FEW_ROWS = 10  # a quarter of which calibrates: two or three
 _MOST_LABELS = 1000
 _ADVICE = (
-    ". --rare-labels other makes one label of rare labels, --rare-labels drop leaves their rows out, and --rare-rows "
-    "says from how many rows on a label is not rare"
+    ". --rare-labels other merges rare labels into one, --rare-labels drop leaves their rows out, and --rare-rows "
+    "sets the number of rows below which a label is rare"
 )
 
 
@@ -106,7 +106,7 @@ class Labels:
         names = list(self._at)
         if len(names) < 2:
             raise TableError(
-                f"the target column {self._target!r} is {names[0]!r} in every row; there is nothing to tell apart"
+                f"the target column {self._target!r} is {names[0]!r} in every row; at least two labels are needed"
             )
         rows = dict(zip(names, np.bincount(codes, minlength=len(names)).tolist(), strict=True))
         few = {name: n for name, n in sorted(rows.items(), key=lambda pair: pair[1]) if n < rare.rows}
@@ -129,13 +129,13 @@ class Labels:
         if len(left) < 2:
             raise TableError(
                 f"{len(few):,} labels of the target column {self._target!r} have fewer than {rare.rows} rows, and "
-                f"--rare-labels {rare.policy} leaves {len(left) or 'none'}: there is nothing to tell apart. Give a "
+                f"--rare-labels {rare.policy} leaves {len(left) or 'none'}: at least two labels are needed. Give a "
                 "smaller number as --rare-rows"
             )
         if len(left) > _MOST_LABELS or len(left) > rows / 2:
             raise TableError(
-                f"the target column {self._target!r} has {len(left):,} different values in {rows:,} rows: that is a "
-                "number, a name or an identifier, and not a label to classify by; or there are too few rows"
+                f"the target column {self._target!r} has {len(left):,} different values in {rows:,} rows: it seems to "
+                "be a number, a name or an identifier, and not a label; or there are too few rows"
             )
 
 
@@ -152,13 +152,13 @@ def _warn_of_doubles(names: Sequence[str]) -> None:
     for name in names:
         other = alike.setdefault(" ".join(name.split()).casefold(), name)
         if other != name:
-            warn(f"the labels {other!r} and {name!r} differ in case or spaces only, and count as two")
+            warn(f"the labels {other!r} and {name!r} differ only in case or spaces, and count as two")
         if is_number(name):
             other = alike.setdefault(Decimal(name), name)  # a float cannot tell large numbers apart
             if other != name:
                 warn(
-                    f"the labels {other!r} and {name!r} are texts of the same number, and count as two; if they are "
-                    "one label, write them alike"
+                    f"the labels {other!r} and {name!r} are the same number written differently, and count as two; if "
+                    "they are one label, write them in the same way"
                 )
 
 
@@ -172,21 +172,19 @@ def _told(rare: Rare, few: Mapping[str, int], merged: Mapping[str, str]) -> str:
     total, one = sum(few.values()), len(few) == 1
     shown = ", ".join(f"{name!r} ({n:,})" for name, n in list(few.items())[:8])
     shown += f" and {len(few) - 8:,} more" if len(few) > 8 else ""
-    which = f"{len(few):,} label{'' if one else 's'} of fewer than {rare.rows} rows: {shown}"
+    which = f"{len(few):,} label{'' if one else 's'} with fewer than {rare.rows} rows: {shown}"
     if rare.policy == "other":
         still = f", still fewer than {rare.rows}" if total < rare.rows else ""
         return f"{next(iter(merged.values()))} ({total:,} rows{still}) stands for {which}"
     if rare.policy == "drop":
         return (
-            f"{total:,} row{'' if total == 1 else 's'} left out, of {which}. Coverage is promised for rows of the "
+            f"{total:,} row{'' if total == 1 else 's'} left out, of {which}. Coverage is guaranteed for rows of the "
             f"other labels; a new row of {'this label' if one else 'these labels'} is never covered"
         )
     them = "it" if one else "them"
-    meaning = f"too few to train and calibrate on, so that sets may miss {them} more often than is promised on average"
+    meaning = f"too few to train and calibrate on, so sets may miss {them} more often than the level allows on average"
     if rare.needed:
-        meaning = (
-            f"a label that fewer than {rare.needed} calibration rows have is in every set at confidence {rare.level}"
-        )
+        meaning = f"a label with fewer than {rare.needed} calibration rows is in every set at confidence {rare.level}"
     return f"kept {which}; {meaning}"
 
 

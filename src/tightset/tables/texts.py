@@ -1,4 +1,4 @@
-"""Values of a table as texts: a text stays as it is, and a whole number has no point, whatever wrote it."""
+"""Values of a table as texts: a text is unchanged, and a whole number has no decimal point."""
 
 from __future__ import annotations
 
