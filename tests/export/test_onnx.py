@@ -381,9 +381,9 @@ def with_boosted_trees(X, y):
 
 REFUSED = {
     "skl2onnx does not convert it": lambda X, y: baseline(estimator=Constant()).fit(X, y),
-    "a function of your own": lambda X, y: baseline(conformity_score=np.sqrt).fit(X, y),
+    "not your own functions": lambda X, y: baseline(conformity_score=np.sqrt).fit(X, y),
     "randomised": lambda X, y: baseline(conformity_score=APS(randomised=True)).fit(X, y),
-    "group by group": by_groups,
+    "by group": by_groups,
     "booster of lightgbm": with_boosted_trees,
     "converts the trees inside it in float32": lambda X, y: baseline(estimator=BaggingClassifier(n_estimators=2)).fit(
         X, y

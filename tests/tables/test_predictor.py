@@ -142,7 +142,7 @@ def test_columns_become_what_the_page_says(model):
     assert columns["member"].values == ["False", "True"]
     assert columns["town"].values[-1] == OTHER
     assert list(model.encoding.left_out) == ["name"]
-    assert "no categories" in model.encoding.left_out["name"]
+    assert "not categories" in model.encoding.left_out["name"]
 
 
 def test_rows_are_encoded_by_hand(model):
@@ -474,7 +474,7 @@ def test_minus_zero_is_zero_among_labels():
 
 
 def test_a_table_is_split_once():
-    with pytest.raises(ValueError, match="leave cv=None"):
+    with pytest.raises(ValueError, match="use cv=None"):
         fit_table(table(200), "kind", baseline(cv=3))
 
 
