@@ -62,7 +62,7 @@ def test_every_form_of_a_table_gives_the_same_model(name, files, frame, model):
 def test_standard_input_is_read_as_often_as_needed(files, frame, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO((files / "a.csv.gz").read_bytes())))
     source = TableFile("-")
-    source.twice()
+    source.make_rereadable()
     first, second = ([len(chunk) for chunk in source.chunks()] for _ in range(2))
     assert first == second == [len(frame)]
 

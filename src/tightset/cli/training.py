@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tightset.cli.about import BASELINE, DATA, DATA_HASH, ESTIMATOR, FITTED_BY, HELD_OUT_HASH
 from tightset.cli.options import (
     AsJson,
     Categorical,
@@ -101,7 +102,7 @@ def fit(
             f"{rest} exists, and was not written by the last fit; move it, or give another --out", param_hint="--test"
         )
     table = table_of(data, delimiter, encoding, missing)
-    table.twice()
+    table.make_rereadable()
     how: dict[str, Any] = {"label_conditional": label_conditional, "allow_empty": not no_empty, "random_state": seed}
     predictor, plain = predictors(estimator, levels, search, how, nested=nested)
 
@@ -121,11 +122,11 @@ def fit(
             progress=progress,
         )
         about = {
-            "fitted by": shlex.join(["tightset", *sys.argv[1:]]),
-            "data": Path(table.name).name,
-            "sha256 of data": digest(table),
-            "estimator": estimator,
-            "baseline": baseline_name(estimator),
+            FITTED_BY: shlex.join(["tightset", *sys.argv[1:]]),
+            DATA: Path(table.name).name,
+            DATA_HASH: digest(table),
+            ESTIMATOR: estimator,
+            BASELINE: baseline_name(estimator),
         }
         model = fit_prepared(prepared, target, predictor, plain if baseline else None, about)
         held_out = prepared.part == HELD_OUT
@@ -201,7 +202,7 @@ def compare(
     levels = levels_of(confidence or [0.8, 0.9, 0.95, 0.99])
     check_rare(rare_labels)
     table = table_of(data, delimiter, encoding, missing)
-    table.twice()
+    table.make_rereadable()
     found, tested = [], []
     for split in range(splits):
         how = {"label_conditional": label_conditional, "random_state": (seed + split) % 2**32}
@@ -289,7 +290,7 @@ def _write_both(out: Path, rest: Path, table: Any, model: TablePredictor, chosen
             lines = frame[chosen[frame.index]].to_csv(index=False, header=at == 0).encode()
             digest.update(lines)
             file.write(lines)
-        model.about["sha256 of rows left out"] = digest.hexdigest()
+        model.about[HELD_OUT_HASH] = digest.hexdigest()
         model.save(out)
 
 
@@ -302,4 +303,4 @@ def _left_out_before(rest: Path, out: Path) -> bool:
         about = open_model(out).about["about"]
     except (OSError, ModelFileError, KeyError):
         return False
-    return bool(about.get("sha256 of rows left out") == hashlib.sha256(rest.read_bytes()).hexdigest())
+    return bool(about.get(HELD_OUT_HASH) == hashlib.sha256(rest.read_bytes()).hexdigest())

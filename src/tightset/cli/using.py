@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tightset.cli.about import BASELINE, DATA_HASH
 from tightset.cli.options import (
     AsJson,
     Confidence,
@@ -188,7 +189,7 @@ def evaluate(
         show("Coverage of each label (* below the level by more than chance)", columns, of_labels, left=[0])
     if loaded.baseline is not None and confidence is None:
         compared = compare(loaded.baseline, loaded.predictor, X, y)
-        plain = loaded.about.get("baseline", "the baseline")
+        plain = loaded.about.get(BASELINE, "the baseline")
         show_comparison(f"Compared with thresholded probabilities of {plain}, on the same rows", "baseline", compared)
         say(f"{verdict(compared)}\n{ONE_SPLIT}: see tightset compare.")
 
@@ -239,7 +240,7 @@ def report(
             "tightset": __version__,
         },
     )
-    name = f"{loaded.about.get('baseline', 'the baseline')}, thresholded"
+    name = f"{loaded.about.get(BASELINE, 'the baseline')}, thresholded"
     write_report(out, loaded.predictor, X, y, baseline=loaded.baseline, baseline_name=name, page=page)
     say(f"written: {out} ({out.stat().st_size / 1e6:.1f} MB); open it in a browser")
 
@@ -259,7 +260,7 @@ def _rows(model: TablePredictor, table: Any, *, lenient: bool) -> tuple[Any, Any
     from tightset.exceptions import TableError
 
     X, y, frames = [], [], []
-    if digest(table) == model.about.get("sha256 of data", "unknown"):
+    if digest(table) == model.about.get(DATA_HASH, "unknown"):
         say("warning: the model was trained on these rows, so figures are too good; use rows it has not seen", err=True)
     with reading(f"reading {Path(table.name).name}", table.n_bytes) as progress:
         for frame in table.chunks(text=model.encoding.text, label=model.target, progress=progress):

@@ -86,7 +86,7 @@ class TableFile:
             raise TableError(f"{self.path} is a folder; give a file")
         self._flows = self.path is None or not self.path.is_file()  # pipes can be read once, too
 
-    def twice(self) -> None:
+    def make_rereadable(self) -> None:
         """What is to be read more than once must lie in a file: a stream is copied to a temporary one."""
         if self._flows and self._spool is None:
             spool = tempfile.NamedTemporaryFile(suffix=".table")  # noqa: SIM115 - lives as long as this object
