@@ -113,7 +113,7 @@ def test_group_conditional_covers_every_group(make):
         clf.predict_set(X)
     with pytest.raises(ValueError, match="one value for each of the 4000 rows"):
         clf.predict_set(X, groups=groups[:5])
-    with pytest.warns(TightsetWarning, match="no calibration row belongs to group 'new'"):
+    with pytest.warns(TightsetWarning, match="no calibration row has group 'new'"):
         assert clf.predict_set(X[:1], groups=["new"]).all()
     with pytest.raises(ValueError, match="pass groups to fit too"):
         make().fit(X, y).predict_set(X, groups=groups)

@@ -544,7 +544,7 @@ def test_a_score_that_works_in_place_is_looked_at_and_harms_nothing():
     rng = np.random.default_rng(0)
     X, y = rng.integers(0, 3, (200, 2)).astype(float), rng.integers(0, 2, 200)
     tree = DecisionTreeClassifier(random_state=0)
-    with np.errstate(all="ignore"), pytest.raises(ValueError, match="gave scores that are NaN"):
+    with np.errstate(all="ignore"), pytest.raises(ValueError, match="returned NaN scores"):
         ConformalClassifier(tree, conformity_score=halved_logs).fit(X[:, :1] + np.arange(200)[:, None], y)
     P = np.full((3, 2), 0.5)
     as_score(halved_logs)(P)

@@ -148,7 +148,7 @@ def test_where_no_tree_can_be_grown_it_is_said_and_none_is(kind):
     }[kind]
     y = rng.integers(0, 2, n)
     clf = scpo(confidence=0.8, estimator=LogisticRegression(), boost="lightgbm", search=QUICK, random_state=0)
-    with pytest.warns(TightsetWarning, match="boost='lightgbm' adds no trees, and is left out: LightGBM finds no"):
+    with pytest.warns(TightsetWarning, match="boost='lightgbm' adds no trees and is left out: LightGBM finds no"):
         clf.fit(X, y)
     plain = SCPOClassifier(0.8, estimator=LogisticRegression(), search=QUICK, random_state=0).fit(X, y)
     np.testing.assert_array_equal(clf.predict_set(X), plain.predict_set(X))

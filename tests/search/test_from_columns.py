@@ -294,7 +294,10 @@ def test_the_table_and_the_summary(bands):
         rng.standard_normal((300, 3)), rng.integers(0, 3, 300)
     )
     assert "no clear gain, so tuned logistic regression is used unchanged" in noise.summary()
-    assert "does not compare" in SCPOClassifier.paper(max_iter=3).fit(X, y).summary()
+
+
+def test_the_grid_compares_with_nothing(blobs):
+    assert "does not compare" in SCPOClassifier.paper(max_iter=20, random_state=0).fit(*blobs).summary()
 
 
 @pytest.mark.parametrize("measure", ["linear", "softmax", "two-matrix"])

@@ -11,7 +11,8 @@ from makers import baseline, quick_scpo, table
 from tightset import TightsetWarning
 from tightset.exceptions import TableError
 from tightset.tables.explaining import explain
-from tightset.tables.files import FrameTable, TableFile
+from tightset.tables.files import TableFile
+from tightset.tables.frames import FrameTable
 from tightset.tables.predictions import predicted
 from tightset.tables.predictor import fit_prepared, fit_table
 from tightset.tables.preparing import prepare
