@@ -9,6 +9,7 @@ from tightset.conformal.metrics import (
     sign_test_p_value,
     vovk_criteria,
 )
+from tightset.estimators.scorers import size_scorer
 
 __all__ = [
     "Interval",
@@ -17,5 +18,6 @@ __all__ = [
     "evaluate",
     "sign_test",
     "sign_test_p_value",
+    "size_scorer",
     "vovk_criteria",
 ]

@@ -103,7 +103,7 @@ def test_bad_probabilities_are_named(labelled_rows, make, result, message):
     ("change", "message"),
     [
         ({"estimator": RandomForestClassifier}, "estimator must be an instance"),
-        ({"estimator": "best"}, "estimator must be a classifier, 'auto' or 'precomputed'; got 'best'"),
+        ({"estimator": "best"}, "estimator must be a classifier, 'auto', 'precomputed' or one of 'hgb'.*got 'best'"),
         ({"estimator": StandardScaler()}, "StandardScaler has neither"),
         ({"search": "grid"}, "leave estimator out"),
         ({"estimator": None, "search": Search(boost="lightgbm")}, "give one, or estimator='auto'"),

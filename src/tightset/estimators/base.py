@@ -26,7 +26,14 @@ from tightset.conformal.splits import calibration_split
 from tightset.estimators import card
 from tightset.estimators.calibrating import CalibrationRows, calibrate
 from tightset.estimators.cautions import warn_of_absent_labels, warn_of_untrained_labels
-from tightset.estimators.checks import check_folds, check_groups, check_weight, generator, rows_to_hold
+from tightset.estimators.checks import (
+    check_folds,
+    check_groups,
+    check_weight,
+    generator,
+    rows_to_hold,
+    weighted_by_label,
+)
 from tightset.estimators.description import describe
 from tightset.estimators.fields import fields_of_fitted, fitted_of_fields
 from tightset.estimators.fitted import Fitted, Fold
@@ -63,6 +70,7 @@ class ConformalPredictor(Predicting, ClassifierMixin, BaseEstimator):
 
     calibration_size: Any
     label_conditional: bool
+    class_weight: Any
     cv: Any
     trains_for_level = True  # a measure for each
 
@@ -153,7 +161,7 @@ class ConformalPredictor(Predicting, ClassifierMixin, BaseEstimator):
         y = check_labels(given.y)
         check_consistent_length(X, y)
         check_classification_targets(y)
-        sample_weight = check_weight(given.sample_weight, len(y))
+        sample_weight = weighted_by_label(check_weight(given.sample_weight, len(y)), self.class_weight, y)
         used = np.ones(len(y), dtype=bool) if sample_weight is None else sample_weight > 0
         present = distinct_labels(y[used])
         if given.classes is None and not used.all():
@@ -300,7 +308,7 @@ class ConformalPredictor(Predicting, ClassifierMixin, BaseEstimator):
         """What a model file holds, as an object has it today."""
         one_for_all = not cls.trains_for_level or parts.get("nested") is True
         fitted, rest = fitted_of_fields(cls.__name__, parts, one_for_all=one_for_all)
-        return {**rest, "fitted_": fitted}
+        return {"class_weight": None, **rest, "fitted_": fitted}
 
     # ---- showing ------------------------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from tightset.models.classifiers import (
     known_classes,
 )
 from tightset.models.columns import as_numbers
+from tightset.models.named import NAMES, named_classifier
 from tightset.search.from_columns import path_search
 from tightset.search.grid import grid_search
 from tightset.search.problem import Aim, Outcome, Runtime, TrainingRows
@@ -153,9 +154,14 @@ def case_of(estimator: Any) -> Case:
     if estimator is None:
         return OnColumns()
     if isinstance(estimator, str):
+        if estimator in NAMES:
+            return OnClassifier(named_classifier(estimator))
         named: dict[str, type[Case]] = {AUTO: OnMixture, PRECOMPUTED: OnScores}
         if estimator not in named:
-            raise ValueError(f"estimator must be a classifier, 'auto' or 'precomputed'; got {estimator!r}")
+            names = ", ".join(map(repr, NAMES))
+            raise ValueError(
+                f"estimator must be a classifier, 'auto', 'precomputed' or one of {names}; got {estimator!r}"
+            )
         return named[estimator]()
     check_base(estimator)
     return OnClassifier(estimator)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from sklearn.utils import check_random_state
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import validate_data
 
 from tightset.compute.rows import columns_like
@@ -25,6 +26,7 @@ __all__ = [
     "nearest_level",
     "rows_to_hold",
     "sound_rows",
+    "weighted_by_label",
 ]
 
 _SMALL, _LARGE = 1e-100, 1e100  # weights
@@ -99,6 +101,22 @@ def check_weight(sample_weight: Any, n: int) -> np.ndarray | None:
     if not _SMALL < weight.max() < _LARGE:  # sums of them would overflow or vanish; their ratios say the same
         weight /= weight.max()
     return weight
+
+
+def weighted_by_label(weight: np.ndarray | None, class_weight: Any, y: np.ndarray) -> np.ndarray | None:
+    """Weights of rows times those of their labels.
+
+    >>> weighted_by_label(None, "balanced", np.array([0, 0, 0, 1])).tolist()
+    [0.6666666666666666, 0.6666666666666666, 0.6666666666666666, 2.0]
+    """
+    if class_weight is None:
+        return weight
+    if not (isinstance(class_weight, dict) or (isinstance(class_weight, str) and class_weight == "balanced")):
+        raise ValueError(f"class_weight must be None, 'balanced' or a dict of labels and weights; got {class_weight!r}")
+    by_label = compute_sample_weight(class_weight, y)
+    if not (np.isfinite(by_label).all() and (by_label >= 0).all() and by_label.any()):
+        raise ValueError("class_weight must be finite numbers that are not negative, and not all zero")
+    return np.asarray(by_label if weight is None else weight * by_label)
 
 
 def sound_rows(X: Any) -> Any:

@@ -35,6 +35,7 @@ from tightset.models.classifiers import (
     untrained,
     warn_of_broken,
 )
+from tightset.models.named import NAMES, named_classifier
 from tightset.models.scored import Logistic, Scored
 from tightset.search.from_columns import logistic_regression
 from tightset.search.problem import Outcome, TrainingRows
@@ -54,10 +55,11 @@ class ConformalClassifier(ConformalPredictor):
 
     Parameters
     ----------
-    estimator : classifier, "precomputed" or None, default None
+    estimator : classifier, str or None, default None
         What gives the probabilities.
 
         - None: logistic regression on standardised columns.
+        - ``"hgb"``, ``"lightgbm"``, ``"rf"``, ``"et"``, ``"mlp"`` or ``"logistic"``: a classifier by name.
         - A classifier, or a pipeline that ends in one. On a Dask collection it needs ``partial_fit``.
         - A classifier in a `sklearn.frozen.FrozenEstimator`: it stays as it is, and all rows given to `fit` calibrate.
         - ``"precomputed"``: X holds the scores of a classifier, a column for each class, and all rows calibrate.
@@ -74,6 +76,8 @@ class ConformalClassifier(ConformalPredictor):
         Rows held aside, a fraction or a number. By default a quarter, and more (up to half) if the level needs more.
     label_conditional : bool, default False
         Make coverage hold for each label, not only on average.
+    class_weight : dict, "balanced" or None, default None
+        Weights of the labels in training, as in `SCPOClassifier`.
     allow_empty : bool, default True
         An empty set says that no label conforms. With False it gets the label with the largest p-value, so coverage is
         never smaller.
@@ -113,6 +117,7 @@ class ConformalClassifier(ConformalPredictor):
         inefficiency: Any = "size",
         calibration_size: Any = None,
         label_conditional: bool = False,
+        class_weight: Any = None,
         allow_empty: bool = True,
         cv: Any = None,
         random_state: Any = None,
@@ -123,6 +128,7 @@ class ConformalClassifier(ConformalPredictor):
         self.inefficiency = inefficiency
         self.calibration_size = calibration_size
         self.label_conditional = label_conditional
+        self.class_weight = class_weight
         self.allow_empty = allow_empty
         self.cv = cv
         self.random_state = random_state
@@ -140,12 +146,11 @@ class ConformalClassifier(ConformalPredictor):
         if self.estimator is None:
             tags.input_tags.sparse = True
         else:
-            copy_input_tags(tags, self.estimator)
+            copy_input_tags(tags, self._classifier())
         return tags
 
     def _fit(self, given: GivenRows) -> Fitted:
-        precomputed = isinstance(self.estimator, str) and self.estimator == PRECOMPUTED
-        if not (precomputed or isinstance(self.estimator, FrozenEstimator)):
+        if not self._is_trained():
             return super()._fit(given)
         if self.cv is not None or not given.only_rows():
             raise ValueError(
@@ -155,7 +160,7 @@ class ConformalClassifier(ConformalPredictor):
         levels = self.check_parameters()
         X, kind = self._first_rows(given.X)
         model, present = self.estimator, distinct_labels(check_labels(given.y))
-        if precomputed:
+        if isinstance(self.estimator, str):
             names = getattr(self, "feature_names_in_", ())
             model = Given(classes_of_columns(X.shape[-1], names, present))
         classes, seed = trained_classes(model), self._seed()
@@ -171,11 +176,29 @@ class ConformalClassifier(ConformalPredictor):
         levels = super().check_parameters()
         as_score(self.conformity_score)
         if isinstance(self.estimator, str):
-            if self.estimator != PRECOMPUTED:
-                raise ValueError(f"estimator must be a classifier or 'precomputed'; got {self.estimator!r}")
+            if self.estimator not in (PRECOMPUTED, *NAMES):
+                names = ", ".join(map(repr, NAMES))
+                raise ValueError(
+                    f"estimator must be a classifier, 'precomputed' or one of {names}; got {self.estimator!r}"
+                )
         elif self.estimator is not None:
             check_base(self.estimator)
         return levels
+
+    def _classifier(self) -> Any:
+        """The estimator, which a name may stand for."""
+        named = isinstance(self.estimator, str) and self.estimator in NAMES
+        return named_classifier(self.estimator) if named else self.estimator
+
+    def _is_trained(self) -> bool:
+        """Whether there is nothing to train: the estimator is trained already, or scores are given."""
+        precomputed = isinstance(self.estimator, str) and self.estimator == PRECOMPUTED
+        return precomputed or isinstance(self.estimator, FrozenEstimator)
+
+    def calibrate(self, X: Any, y: Any, *, groups: Any = None) -> Any:
+        if not hasattr(self, "fitted_") and self._is_trained():  # to calibrate is all that there is to fit
+            return self.fit(X, y, groups=groups)
+        return super().calibrate(X, y, groups=groups)
 
     def _seed(self) -> int:
         return int(generator(self.random_state).randint(2**31, size=2)[1])
@@ -191,7 +214,7 @@ class ConformalClassifier(ConformalPredictor):
         if rows.X.lazy:
             return Outcome([self._train_in_parts(rows, seed)])
         X = rows.X.gather()
-        estimator = self.estimator
+        estimator = self._classifier()
         if estimator is None:
             estimator = _default_classifier(sparse_rows=sparse.issparse(X))
             check_size(X)
@@ -203,13 +226,14 @@ class ConformalClassifier(ConformalPredictor):
         """On rows that lie elsewhere: logistic regression by sums over them, others shown one part after the other."""
         if self.estimator is None:
             return Logistic(rows.classes, logistic_regression(rows, seed=[seed or 0]))
-        if not hasattr(self.estimator, "partial_fit"):
+        estimator = self._classifier()
+        if not hasattr(estimator, "partial_fit"):
             raise ValueError(
-                f"X is a Dask collection, on which {type(self.estimator).__name__} cannot be trained, having no "
+                f"X is a Dask collection, on which {type(estimator).__name__} cannot be trained, having no "
                 "partial_fit: train it yourself and give it as FrozenEstimator(model), or use SCPOClassifier, which "
                 "trains on all of X"
             )
-        start = untrained(self.estimator, seed)
+        start = untrained(estimator, seed)
         return rows.X.fold(partial(_partial_fit, rows.classes), start, rows.y, rows.weight)
 
     def calibrating_share(self) -> float:

@@ -66,6 +66,12 @@ class ScoredRows:
         """p-values ``(rows, C)``."""
         return self._each(lambda folds, scores: icp.p_values(folds, scores, **self._how))
 
+    @property
+    def comparable(self) -> np.ndarray:
+        """What compares labels of all rows ``(rows, C)``: scores, or p-values where labels or folds have their own."""
+        folds, scores = self._scored
+        return self.p if len(folds) > 1 or folds[0].by_label or folds[0].by_group else scores[0]
+
     def sets(self, confidence: Any, *, allow_empty: bool) -> np.ndarray:
         """Sets ``(rows, C)``."""
         how = {**self._how, "allow_empty": allow_empty}

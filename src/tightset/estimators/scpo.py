@@ -38,10 +38,11 @@ class SCPOClassifier(ConformalPredictor):
     confidence : float or sequence of float, default 0.95
         The level, or several: one measure is trained for each. Two measures may differ about a label, so that the set
         at 90 % need not lie inside the set at 95 %; see ``nested``.
-    estimator : classifier, "auto", "precomputed" or None, default None
+    estimator : classifier, str or None, default None
         What the measures are trained on.
 
         - None: the columns of X, starting from logistic regression.
+        - ``"hgb"``, ``"lightgbm"``, ``"rf"``, ``"et"``, ``"mlp"`` or ``"logistic"``: a classifier by name.
         - A classifier, or a pipeline that ends in one: its log-probabilities (``decision_function`` where it has none)
           on rows that it has not seen, by cross-validation, with and without the columns of X; the start is its own
           ranking. Its models of the folds are kept, and averaged with the one of all rows: see ``Search.average``.
@@ -62,6 +63,9 @@ class SCPOClassifier(ConformalPredictor):
         Rows held aside, a fraction or a number. By default a quarter, and more (up to half) if the level needs more.
     label_conditional : bool, default False
         Make coverage hold for each label, not only on average.
+    class_weight : dict, "balanced" or None, default None
+        Weights of the labels in training, as in scikit-learn, times ``sample_weight``. Coverage stays that of rows as
+        they come: for coverage of each label use ``label_conditional``.
     allow_empty : bool, default True
         An empty set says that no label conforms. With False it gets the label with the largest p-value: coverage is
         larger and never smaller.
@@ -129,6 +133,7 @@ class SCPOClassifier(ConformalPredictor):
         inefficiency: Any = "size",
         calibration_size: Any = None,
         label_conditional: bool = False,
+        class_weight: Any = None,
         allow_empty: bool = True,
         cv: Any = None,
         random_state: Any = None,
@@ -143,6 +148,7 @@ class SCPOClassifier(ConformalPredictor):
         self.inefficiency = inefficiency
         self.calibration_size = calibration_size
         self.label_conditional = label_conditional
+        self.class_weight = class_weight
         self.allow_empty = allow_empty
         self.cv = cv
         self.random_state = random_state
