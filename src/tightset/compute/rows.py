@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.utils import _safe_indexing
 
 from tightset.compute.arrays import add_up
+from tightset.compute.contracts import check_offers
 from tightset.compute.dask_rows import Partitions
 from tightset.compute.threads import Threads
 
@@ -155,7 +156,9 @@ def _engine_of(x: Any) -> type[Partitions] | None:
 def rows_of(X: Any, prepare: Callable[[Any], Any]) -> RowSource:
     """Rows as they are; ``prepare`` is what is done first to rows that lie elsewhere, where they lie."""
     engine = _engine_of(X)
-    return MemoryRows(X) if engine is None else engine.of(X, prepare)
+    rows: RowSource = MemoryRows(X) if engine is None else engine.of(X, prepare)
+    check_offers(rows, RowSource)
+    return rows
 
 
 def open_rows(

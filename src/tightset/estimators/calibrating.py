@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from tightset.compute.contracts import check_offers
 from tightset.compute.hashing import mark_of
 from tightset.compute.row_rounding import rounded, slack_of
 from tightset.compute.row_types import COARSE, coarser_than
@@ -46,6 +47,8 @@ def calibrate(
     if len(models) > 1 and all(model is models[0] for model in models):  # one serves all levels
         how = {"by_label": by_label, "thresholds": thresholds}
         return calibrate(fitted, models[:1], rows, **how) * len(models)
+    for model in models:
+        check_offers(model, Model)
     X, y, groups = rows
     positions = range(CALIBRATED, CALIBRATED + len(y))
     of_parts = X.map(partial(fitted.own_scores, models), y, positions)
