@@ -272,14 +272,14 @@ def rows_that_may_kill(folder, block, block_info=None):
     return block
 
 
-def test_killing_a_worker_and_spreading_candidates(in_memory, tmp_path):
+def test_killing_a_worker_and_spreading_candidates(tmp_path):
     from dask.distributed import Client, LocalCluster
 
     how = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
     with LocalCluster(**how) as cluster, Client(cluster.scheduler_address):
         (tmp_path / "poison").touch()
-        rows = da.from_array(X, chunks=(500, 4)).map_blocks(partial(rows_that_may_kill, tmp_path), dtype=float)
-        assert_same(in_memory, scpo().fit(rows, y))
+        rows = da.from_array(X, chunks=(1500, 4)).map_blocks(partial(rows_that_may_kill, tmp_path), dtype=float)
+        assert_same(scpo(confidence=0.9).fit(X, y), scpo(confidence=0.9).fit(rows, y))
         assert not (tmp_path / "poison").exists()
         with joblib.parallel_config(backend="dask"):
             spread = quick_scpo().fit(X[:300], y[:300])

@@ -1,5 +1,7 @@
 """Model files: the same predictions to the last bit, and nothing that is opened can run."""
 
+import subprocess
+import sys
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -278,3 +280,14 @@ def test_values_pack_and_unpack():
     assert first is second
     with pytest.raises(ModelFileError, match="complex"):
         pack(np.zeros(2, dtype=complex))
+
+
+def test_opening_a_model_imports_no_engine(tmp_path):
+    """Skops would, to list the estimators of scikit-learn: seconds, where PyTorch or Dask is installed."""
+    ConformalClassifier(random_state=0).fit(X, y).save(tmp_path / "m.tightset")
+    code = (
+        "import sys, tightset; tightset.load(sys.argv[1]); "
+        "assert not {'torch', 'dask', 'cupy'} & set(sys.modules); "
+        "import sklearn.externals.array_api_compat.dask.array"
+    )
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code, str(tmp_path / "m.tightset")], check=True)

@@ -2,10 +2,8 @@
 
 import errno
 import json
+import multiprocessing
 import random
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -22,6 +20,7 @@ from studies.report import write_report
 from studies.runner import ResultsError, read_rows, run
 from studies.summary import Cell, Results, best_forms, compare, coverage_law, main_table, printed, reason
 from tightset.conformal.ranks import rank
+from workshops import MOMENTS, Moment
 
 REPOSITORY = Path(__file__).parents[2]
 STORED = REPOSITORY / "results" / "paper"
@@ -82,43 +81,35 @@ def test_finished_rows_are_not_measured_again(raw_data, tmp_path):
     assert (tmp_path / "rows.csv").read_bytes() == before
 
 
-RUNNER = """
-import sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-from test_paper_experiments import PAPER, SMALL
-from studies.runner import run
-run(PAPER, SMALL, Path(sys.argv[2]), data_dir=sys.argv[3])
-"""
-
-
-@pytest.mark.slow
 def test_killed_ten_times_the_results_are_those_of_an_undisturbed_run(raw_data, tmp_path):
-    run(PAPER, SMALL, tmp_path / "calm", data_dir=raw_data)
+    moments = [Moment(name, 0, number) for name in ("wine", "mice") for number in range(20)]
+    run(MOMENTS, moments, tmp_path / "calm", data_dir=raw_data)
     rng = random.Random(0)
     out = tmp_path / "killed"
-    command = [sys.executable, "-c", RUNNER, str(Path(__file__).parent), str(out), str(raw_data)]
+    processes = multiprocessing.get_context("forkserver")  # so that only the first has to import everything
+    processes.set_forkserver_preload(["workshops"])
     kills = 0
-    for _ in range(40):
-        process = subprocess.Popen(command)
-        # Wait until it measures (its imports take a second or two), then a random moment more.
-        lines = len(read_rows(out / "rows.csv", PAPER.columns))
+    for _ in range(100):
+        process = processes.Process(target=run, args=(MOMENTS, moments, out), kwargs={"data_dir": raw_data})
+        process.start()
+        # Wait until it measures, then a random moment more.
+        lines = len(read_rows(out / "rows.csv", MOMENTS.columns))
         waited = 0.0
-        while process.poll() is None and len(read_rows(out / "rows.csv", PAPER.columns)) == lines and waited < 60:
+        while process.is_alive() and len(read_rows(out / "rows.csv", MOMENTS.columns)) == lines and waited < 60:
             time.sleep(0.02)
             waited += 0.02
         time.sleep(rng.uniform(0, 0.15))
-        if process.poll() is None:
-            process.send_signal(signal.SIGKILL)
+        if process.is_alive():
+            process.kill()
             kills += 1
-        process.wait()
+        process.join()
         with (out / "rows.csv").open("ab") as file:  # what a kill in the middle of a write leaves behind
             file.write(b"polish,0,scpo,si"[: rng.randrange(16)] if kills % 2 else b"")
         if kills == 10:
             break
-        if len(read_rows(out / "rows.csv", PAPER.columns)) == len(SMALL):
+        if len(read_rows(out / "rows.csv", MOMENTS.columns)) == len(moments):
             (out / "rows.csv").unlink()  # finished too soon to be killed ten times: begin again
-    run(PAPER, SMALL, out, data_dir=raw_data)
+    run(MOMENTS, moments, out, data_dir=raw_data)
     assert kills == 10
     assert (out / "rows.csv").read_bytes() == (tmp_path / "calm" / "rows.csv").read_bytes()
 

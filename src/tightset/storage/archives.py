@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -19,13 +20,16 @@ from tightset.storage.boosters import sound_lightgbm, sound_xgboost
 from tightset.storage.compiled import check_compiled
 from tightset.storage.trust import unknown_types
 
-__all__ = ["UntrustedError", "build", "untrusted_types"]
+__all__ = ["UntrustedError", "build", "dump", "untrusted_types"]
 
 _KEYS = {*(f"builtins.{name}" for name in ("str", "int", "float", "bool", "bytes")), "builtins.NoneType"} | {
     f"numpy.{name}" for name in ("int32", "int64", "float64", "str_", "bool", "bool_")
 }
 _TREES_OF_NEIGHBOURS = ("sklearn.neighbors._kd_tree", "sklearn.neighbors._ball_tree")
 _METRICS = "sklearn.metrics._dist_metrics"
+# To list the estimators of scikit-learn, skops imports its packages, among them these, which nobody needs for that and
+# which import all of torch, dask and cupy where these are installed: three seconds before a model is open.
+_NOT_ESTIMATORS = [f"sklearn.externals.array_api_compat.{name}" for name in ("torch", "dask", "dask.array", "cupy")]
 _LIGHTGBM, _XGBOOST = "lightgbm.basic.Booster", "xgboost.core.Booster"
 
 
@@ -37,6 +41,23 @@ class UntrustedError(ValueError):
         self.names = names
 
 
+def _skops_io() -> Any:
+    hidden = [name for name in _NOT_ESTIMATORS if name not in sys.modules]
+    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]  # None: not to be imported
+    try:
+        with needed_for("a model file with an estimator of another package", "files"):
+            import skops.io
+    finally:
+        for name in hidden:
+            del sys.modules[name]
+    return skops.io
+
+
+def dump(value: Any) -> bytes:
+    """What skops writes of an estimator."""
+    return bytes(_skops_io().dumps(value))
+
+
 def untrusted_types(data: bytes, trusted: Iterable[str]) -> list[str]:
     """The types in what skops wrote that are neither known as harmless nor ``trusted``."""
     schema, not_of_skops = _schema(data)
@@ -45,23 +66,19 @@ def untrusted_types(data: bytes, trusted: Iterable[str]) -> list[str]:
 
 def build(data: bytes, trusted: Iterable[str]) -> Any:
     """The estimator again. Raises `UntrustedError`, or ValueError if its numbers would lead compiled code astray."""
-    with needed_for("a model file with an estimator of another package", "files"):
-        import skops.io
-
     schema, not_of_skops = _schema(data)
     unknown = unknown_types(schema, not_of_skops, trusted)
     if unknown:
         raise UntrustedError(unknown)
-    built = skops.io.loads(_sound(data, schema, set(trusted)), trusted=sorted(not_of_skops))
+    built = _skops_io().loads(_sound(data, schema, set(trusted)), trusted=sorted(not_of_skops))
     check_compiled(built, trusted)
     return built
 
 
 def _schema(data: bytes) -> tuple[Any, set[str]]:
     """What skops says is inside, and the types among it that it does not trust by itself."""
-    with needed_for("a model file with an estimator of another package", "files"):
-        import skops.io
-        from skops.io._protocol import PROTOCOL
+    skops_io = _skops_io()
+    from skops.io._protocol import PROTOCOL
 
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         entries = archive.infolist()
@@ -74,7 +91,7 @@ def _schema(data: bytes) -> tuple[Any, set[str]]:
         schema = json.loads(archive.read("schema.json"))
         if schema.get("protocol") != PROTOCOL:  # under others skops reads other fields than those looked at here
             raise ValueError(f"it is written in protocol {schema.get('protocol')} of skops, and not in {PROTOCOL}")
-        return schema, set(skops.io.get_untrusted_types(data=data))
+        return schema, set(skops_io.get_untrusted_types(data=data))
 
 
 def _nodes(schema: Any) -> Iterator[dict[str, Any]]:

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tightset.compute.identity import Same
-from tightset.exceptions import ModelFileError, needed_for
-from tightset.storage.archives import UntrustedError, build, untrusted_types
+from tightset.exceptions import ModelFileError
+from tightset.storage.archives import UntrustedError, build, dump, untrusted_types
 from tightset.storage.registry import KINDS, fields_of, is_storable, make
 
 __all__ = ["Packed", "pack", "unpack"]
@@ -119,12 +119,9 @@ class _Packer:
         return {"array": self._hold(np.array(native, order="C"))}
 
     def _through_skops(self, value: Any, where: str) -> bytes:
-        with needed_for("a model file with an estimator of another package", "files"):
-            import skops.io
-
         name = f"{type(value).__module__}.{type(value).__qualname__}"
         try:
-            data: bytes = skops.io.dumps(value)
+            data = dump(value)
             unknown = untrusted_types(data, self.trusted)
         except Exception as error:
             raise ModelFileError(f"{where}, a {name}, cannot be stored safely: {error}") from error
