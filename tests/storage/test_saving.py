@@ -284,7 +284,7 @@ def test_values_pack_and_unpack():
 
 def test_opening_a_model_imports_no_engine(tmp_path):
     """Skops would, to list the estimators of scikit-learn: seconds, where PyTorch or Dask is installed."""
-    ConformalClassifier(random_state=0).fit(X, y).save(tmp_path / "m.tightset")
+    ConformalClassifier(random_state=0).fit(X, Y).save(tmp_path / "m.tightset")
     code = (
         "import sys, tightset; tightset.load(sys.argv[1]); "
         "assert not {'torch', 'dask', 'cupy'} & set(sys.modules); "

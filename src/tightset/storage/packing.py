@@ -123,6 +123,8 @@ class _Packer:
         try:
             data = dump(value)
             unknown = untrusted_types(data, self.trusted)
+        except ImportError:  # names the extra
+            raise
         except Exception as error:
             raise ModelFileError(f"{where}, a {name}, cannot be stored safely: {error}") from error
         if unknown:
