@@ -30,7 +30,7 @@ from threadpoolctl import threadpool_limits
 
 from tightset import ConformalClassifier, SCPOClassifier, Search
 from tightset.export import to_onnx
-from tightset.tables.predictor import fit_table
+from tightset.tables.fitting import fit_table
 
 FLOATS = ("float16", "float32", "float64")
 TYPES = (*FLOATS, "int64", "bool", "Float64", "Int64")

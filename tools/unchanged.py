@@ -35,7 +35,7 @@ from threadpoolctl import threadpool_limits
 import tightset
 from tightset import ConformalClassifier, Grid, SCPOClassifier, Search
 from tightset.conformal.scores import APS, RAPS
-from tightset.tables.predictor import fit_table
+from tightset.tables.fitting import fit_table
 
 Recorded = dict[str, np.ndarray]
 CASES: dict[str, Callable[[], Recorded]] = {}

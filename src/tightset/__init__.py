@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from tightset.export.onnx import to_onnx
     from tightset.report.write import ReportPage, write_report
     from tightset.search.settings import Grid, Search
-    from tightset.tables.predictor import TablePredictor, fit_table
+    from tightset.tables.fitting import fit_table
+    from tightset.tables.predictor import TablePredictor
     from tightset.tables.stored import load
 
 __all__ = [
@@ -50,7 +51,7 @@ _HOMES = {
     "TablePredictor": "tables.predictor",
     "TightsetWarning": "exceptions",
     "compare": "estimators.comparing",
-    "fit_table": "tables.predictor",
+    "fit_table": "tables.fitting",
     "load": "tables.stored",
     "metrics": "metrics",
     "plots": "plots",

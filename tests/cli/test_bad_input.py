@@ -16,14 +16,13 @@ from lightgbm import LGBMClassifier
 import tightset
 from commands import refused, write
 from makers import table
-from tightset.tables.predictor import fit_table
+from tightset.tables.fitting import fit_table
 
 
 def test_bad_tables_at_fit(here, cli):
     new = table(100, seed=3)
     write("empty.csv", "")
     write("header.csv", "a,b\n")
-    new.to_csv("semicolon.csv", sep=";", index=False)
     new.assign(kind="x").to_csv("constant.csv", index=False)
     new.assign(kind=[None, *new["kind"][1:]]).to_csv("gap.csv", index=False)
     write("out.tightset", Path("m.tightset").read_bytes())
@@ -31,13 +30,14 @@ def test_bad_tables_at_fit(here, cli):
         ("there is no file nothing.csv", "nothing.csv", "kind"),
         ("empty.csv is empty", "empty.csv", "kind"),
         ("header but no rows", "header.csv", "b"),
-        ("separated by semicolons: give --delimiter ';'", "semicolon.csv", "kind"),
         ("no column 'kin' in train.csv; did you mean 'kind'?", "train.csv", "kin"),
         ("is 'x' in every row", "constant.csv", "kind"),
         ("has no value in row 1", "gap.csv", "kind"),
         ("is a tightset model and not a table", "m.tightset", "kind"),
     ):
         refused(cli, message, "fit", name, "--target", target, "--out", "out.tightset")
+    only_one = "separated by commas: give --delimiter ','"
+    refused(cli, only_one, "fit", "train.csv", "--target", "kind", "--delimiter", "tab", "--out", "out.tightset")
 
 
 def test_wrong_usage(here, cli):

@@ -16,7 +16,7 @@ import tightset
 from commands import FAST, refused, write
 from makers import table
 from tightset.search.settings import SEARCHES, Search
-from tightset.tables.predictor import fit_table
+from tightset.tables.fitting import fit_table
 
 
 def test_fit_says_what_was_done(here, cli):

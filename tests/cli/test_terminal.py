@@ -19,7 +19,7 @@ from makers import baseline, table
 from tightset.cli import show
 from tightset.cli.show import counted, say, visible
 from tightset.estimators.comparing import Comparison
-from tightset.tables.predictor import fit_table
+from tightset.tables.fitting import fit_table
 
 TITLE = "\x1b]0;owned\x07"
 

@@ -21,7 +21,7 @@ from makers import scpo
 from tightset import ConformalClassifier, TightsetWarning
 from tightset.compute.row_rounding import slack_of
 from tightset.compute.row_types import coarser_than, conform, dtypes_of
-from tightset.tables.predictor import fit_table
+from tightset.tables.fitting import fit_table
 
 FLOATS = ("float16", "float32", "float64")
 TYPES = (*FLOATS, "int64", "bool", "Float32", "Float64", "Int64", "boolean")

@@ -13,9 +13,11 @@ from makers import baseline, quick_on_top, quick_scpo
 from tightset.export import to_onnx
 from tightset.export.graph import Graph
 from tightset.export.tables import add_encoding, inputs_of
-from tightset.tables.encoding import MISSING, OTHER, Category, Encoding, Number
-from tightset.tables.predictor import TablePredictor, fit_table
-from tightset.tables.texts import as_text
+from tightset.tables.columns import MISSING, OTHER, Category, Number
+from tightset.tables.encoding import Encoding
+from tightset.tables.fitting import fit_table
+from tightset.tables.predictor import TablePredictor
+from tightset.tables.texts import USUAL_GAPS, as_text
 
 ROWS = 10_000
 
@@ -157,7 +159,8 @@ def test_the_metadata_say_how_to_feed_it(model, tmp_path):
     assert about["target"] == "kind"
     assert about["inputs"]["size (cm)"] == {"kind": "number"}
     values = ["blue", "grün", "red", MISSING]
-    assert about["inputs"]["colour"] == {"kind": "category", "values": values, "missing": ["", MISSING]}
+    missing = ["", MISSING, *sorted(set(USUAL_GAPS) - {""})]
+    assert about["inputs"]["colour"] == {"kind": "category", "values": values, "missing": missing}
     assert about["outputs"]["sets_"] == {"kind": "sets", "confidence": 0.9}
     assert (tmp_path / "m.onnx").read_bytes() == proto.SerializeToString()
 

@@ -20,7 +20,7 @@ from makers import baseline, quick_on_top, quick_scpo, table
 from tightset.conformal import scores
 from tightset.exceptions import ModelFileError
 from tightset.storage import file as storage
-from tightset.tables.predictor import fit_table
+from tightset.tables.fitting import fit_table
 
 X, Y = load_wine(return_X_y=True)
 FRAME = table(200)

@@ -14,7 +14,7 @@ from sklearn.datasets import load_wine
 import tightset
 from makers import baseline, quick_scpo, table
 from tightset.storage import file as storage
-from tightset.tables.predictor import fit_table
+from tightset.tables.fitting import fit_table
 
 FOLDER = Path(__file__).parent / "model_files"
 FORMATS = range(1, storage.FORMAT + 1)

@@ -12,9 +12,9 @@ from tightset import TightsetWarning
 from tightset.exceptions import TableError
 from tightset.tables.explaining import explain
 from tightset.tables.files import TableFile
+from tightset.tables.fitting import fit_prepared, fit_table
 from tightset.tables.frames import FrameTable
 from tightset.tables.predictions import predicted
-from tightset.tables.predictor import fit_prepared, fit_table
 from tightset.tables.preparing import prepare
 from tightset.tables.target import Rare
 

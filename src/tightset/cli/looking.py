@@ -11,10 +11,12 @@ import typer
 from tightset.cli.options import (
     AsJson,
     Data,
+    Decimal,
     Delimiter,
     Encoding,
     Lenient,
     Model,
+    Thousands,
     check_model,
     model_of,
     table_of,
@@ -37,7 +39,9 @@ def explain(
     confidence: Annotated[float | None, typer.Option(help="Confidence level; by default the model's first.")] = None,
     lenient: Lenient = False,
     delimiter: Delimiter = None,
-    encoding: Encoding = "utf-8",
+    encoding: Encoding = None,
+    decimal: Decimal = None,
+    thousands: Thousands = None,
     as_json: AsJson = False,
 ) -> None:
     """Show why a row has its set: the p-values of all labels, and which columns move them.
@@ -47,7 +51,7 @@ def explain(
     from tightset.tables.explaining import explain as explained
 
     loaded, (level, *_) = model_of(model, None if confidence is None else [confidence])
-    frame = _row(table_of(data, delimiter, encoding, loaded.encoding.missing), row, loaded.encoding.text)
+    frame = _row(table_of(data, (delimiter, encoding, decimal, thousands), model=loaded), row, loaded.encoding.text)
     loaded.encode(frame, strict=not lenient)
     found = explained(loaded, frame, level)
     names = loaded.classes_.astype(str)

@@ -5,18 +5,24 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from tightset.tables.predictor import TablePredictor
 
 __all__ = [
     "AsJson",
     "Categorical",
     "Confidence",
     "Data",
+    "Decimal",
     "Delimiter",
     "Drop",
+    "DropUnlabelled",
     "Encoding",
     "Estimator",
     "Lenient",
@@ -27,6 +33,7 @@ __all__ = [
     "Search",
     "Seed",
     "Target",
+    "Thousands",
     "check_model",
     "check_out",
     "check_rare",
@@ -85,9 +92,23 @@ RareRows = Annotated[
     ),
 ]
 Delimiter = Annotated[
-    str | None, typer.Option(help="The column separator. Default: a comma, or a tab in .tsv files.", show_default=False)
+    str | None,
+    typer.Option(help="The column separator, such as ';' or tab. Default: what the file shows.", show_default=False),
 ]
-Encoding = Annotated[str, typer.Option(help="The encoding of text files.")]
+Encoding = Annotated[
+    str | None,
+    typer.Option(help="The encoding of text files. Default: the model's, or utf-8.", show_default=False),
+]
+Decimal = Annotated[
+    str | None, typer.Option(help="The decimal mark: '.' or ','. Default: the model's, or '.'.", show_default=False)
+]
+Thousands = Annotated[
+    str | None,
+    typer.Option(help="The thousands separator, such as ','. Default: the model's, or none.", show_default=False),
+]
+DropUnlabelled = Annotated[
+    bool, typer.Option("--drop-unlabelled", help="Leave out the rows that have no label, instead of stopping at them.")
+]
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed for all random choices.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Lenient = Annotated[
@@ -143,11 +164,17 @@ def model_of(path: Path, confidence: list[float] | None) -> tuple[Any, list[floa
     return loaded, [float(level) for level in loaded.levels_] if confidence is None else levels_of(confidence)
 
 
-def table_of(data: str, delimiter: str | None, encoding: str, missing: Any) -> Any:
+def table_of(
+    data: str, written: Sequence[str | None], *, missing: Any = None, model: TablePredictor | None = None
+) -> Any:
+    """The table of a command; ``written`` is delimiter, encoding, decimal and thousands, else as the model's table."""
+    from tightset.tables.dialect import Dialect
     from tightset.tables.files import TableFile
 
-    delimiter = {"\\t": "\t", "tab": "\t"}.get(delimiter or "", delimiter)
-    return TableFile(data, delimiter=delimiter, encoding=encoding, missing=missing or ())
+    before = Dialect() if model is None else model.dialect
+    dialect = Dialect(*written).over(before._replace(delimiter=None))
+    missing = model.encoding.missing if model is not None else missing or ()
+    return TableFile(data, **dialect._asdict(), missing=missing, likely=before.delimiter)
 
 
 def check_out(out: Path, *inputs: str, model: bool = False) -> None:

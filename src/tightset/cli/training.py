@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import csv
 import hashlib
 import json
 import shlex
@@ -17,8 +19,10 @@ from tightset.cli.options import (
     Categorical,
     Confidence,
     Data,
+    Decimal,
     Delimiter,
     Drop,
+    DropUnlabelled,
     Encoding,
     Estimator,
     Missing,
@@ -27,6 +31,7 @@ from tightset.cli.options import (
     Search,
     Seed,
     Target,
+    Thousands,
     check_out,
     check_rare,
     digest,
@@ -73,9 +78,12 @@ def fit(
     rare_rows: RareRows = None,
     categorical: Categorical = None,
     drop: Drop = None,
+    drop_unlabelled: DropUnlabelled = False,
     missing: Missing = None,
     delimiter: Delimiter = None,
-    encoding: Encoding = "utf-8",
+    encoding: Encoding = None,
+    decimal: Decimal = None,
+    thousands: Thousands = None,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -85,7 +93,7 @@ def fit(
 
     Example: tightset fit flowers.csv --target species --confidence 0.9 --confidence 0.95 --test 0.25
     """
-    from tightset.tables.predictor import fit_prepared
+    from tightset.tables.fitting import fit_prepared
     from tightset.tables.preparing import CALIBRATE, HELD_OUT, TEST, prepare, split_rows
     from tightset.tables.target import Rare
 
@@ -101,7 +109,7 @@ def fit(
         raise typer.BadParameter(
             f"{rest} exists, and was not written by the last fit; move it, or give another --out", param_hint="--test"
         )
-    table = table_of(data, delimiter, encoding, missing)
+    table = table_of(data, (delimiter, encoding, decimal, thousands), missing=missing)
     table.make_rereadable()
     how: dict[str, Any] = {"label_conditional": label_conditional, "allow_empty": not no_empty, "random_state": seed}
     predictor, plain = predictors(estimator, levels, search, how, nested=nested)
@@ -118,7 +126,7 @@ def fit(
             assign,
             categorical=categorical or (),
             drop=drop or (),
-            rare=Rare.of(predictor, rare_labels, rare_rows),
+            rare=Rare.of(predictor, rare_labels, rare_rows)._replace(drop_unlabelled=drop_unlabelled),
             progress=progress,
         )
         about = {
@@ -184,9 +192,12 @@ def compare(
     rare_rows: RareRows = None,
     categorical: Categorical = None,
     drop: Drop = None,
+    drop_unlabelled: DropUnlabelled = False,
     missing: Missing = None,
     delimiter: Delimiter = None,
-    encoding: Encoding = "utf-8",
+    encoding: Encoding = None,
+    decimal: Decimal = None,
+    thousands: Thousands = None,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -201,7 +212,7 @@ def compare(
 
     levels = levels_of(confidence or [0.8, 0.9, 0.95, 0.99])
     check_rare(rare_labels)
-    table = table_of(data, delimiter, encoding, missing)
+    table = table_of(data, (delimiter, encoding, decimal, thousands), missing=missing)
     table.make_rereadable()
     found, tested = [], []
     for split in range(splits):
@@ -214,7 +225,7 @@ def compare(
                 lambda codes: split_rows(codes, scpo, test=_TESTED),  # noqa: B023
                 categorical=categorical or (),
                 drop=drop or (),
-                rare=Rare.of(scpo, rare_labels, rare_rows),
+                rare=Rare.of(scpo, rare_labels, rare_rows)._replace(drop_unlabelled=drop_unlabelled),
                 progress=progress,
             )
         fit_parts([plain, scpo], prepared)
@@ -284,14 +295,22 @@ def _write_both(out: Path, rest: Path, table: Any, model: TablePredictor, chosen
     from tightset.storage.file import written_whole
 
     columns = [*(column.name for column in model.encoding.columns), *model.encoding.left_out]
+    encoded = codecs.getincrementalencoder(table.encoding)()
     digest = hashlib.sha256()
     with written_whole(rest) as file:
         for at, frame in enumerate(table.chunks(text=columns, label=model.target, progress=progress)):
-            lines = frame[chosen[frame.index]].to_csv(index=False, header=at == 0).encode()
+            lines = encoded.encode(_as_csv(frame[chosen[frame.index]], table.delimiter or ",", header=at == 0))
             digest.update(lines)
             file.write(lines)
         model.about[HELD_OUT_HASH] = digest.hexdigest()
         model.save(out)
+
+
+def _as_csv(frame: Any, delimiter: str, *, header: bool) -> str:
+    """Lines that are read as what they were."""
+    returns = any(frame[name].map(lambda value: "\r" in str(value)).any() for name in frame.columns)
+    quoting = csv.QUOTE_ALL if returns else csv.QUOTE_MINIMAL  # which would leave such cells without quotes
+    return str(frame.to_csv(index=False, header=header, sep=delimiter, quoting=quoting))
 
 
 def _left_out_before(rest: Path, out: Path) -> bool:

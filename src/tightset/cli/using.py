@@ -18,10 +18,13 @@ from tightset.cli.options import (
     AsJson,
     Confidence,
     Data,
+    Decimal,
     Delimiter,
+    DropUnlabelled,
     Encoding,
     Lenient,
     Model,
+    Thousands,
     check_out,
     digest,
     model_of,
@@ -59,9 +62,20 @@ def predict(
     keep: Annotated[
         list[str] | None, typer.Option(help="A column to copy to the output; may be repeated.", show_default=False)
     ] = None,
+    formulas: Annotated[
+        bool | None,
+        typer.Option(
+            "--formulas/--no-formulas",
+            help="Leave texts that spreadsheets take for formulas (=, +, -, @) as they are, or put an apostrophe "
+            "before them. Default: as they are, but not in a CSV file that --out names.",
+            show_default=False,
+        ),
+    ] = None,
     lenient: Lenient = False,
     delimiter: Delimiter = None,
-    encoding: Encoding = "utf-8",
+    encoding: Encoding = None,
+    decimal: Decimal = None,
+    thousands: Thousands = None,
 ) -> None:
     """Predict sets of labels, with their p-values, for the rows of a table; in bounded memory, however long it is.
 
@@ -76,7 +90,7 @@ def predict(
     if out is not None:
         check_out(out, data, str(model))
     form = _form(form, out, tuple(FORMATS))
-    table = table_of(data, delimiter, encoding, loaded.encoding.missing)
+    table = table_of(data, (delimiter, encoding, decimal, thousands), model=loaded)
     with reading("predicting", table.n_bytes) as progress:
 
         def chunks() -> Iterator[Any]:
@@ -93,7 +107,9 @@ def predict(
             first = next(found, iter(()))  # what is wrong with the table is told before anything is written
             with written_whole(out) if out else nullcontext(sys.stdout.buffer) as file:
                 labels = [str(label) for label in loaded.classes_]
-                with closing(FORMATS[form](file, keep or [], labels)) as writer:
+                guard = out is not None if formulas is None else not formulas
+                how = {"people": guard} if form == "csv" else {}
+                with closing(FORMATS[form](file, keep or [], labels, **how)) as writer:
                     for lines_of_chunk in chain([first], found):
                         writer.write(lines_of_chunk)
     if form == "table":
@@ -127,10 +143,13 @@ def evaluate(
     model: Model,
     data: Data,
     confidence: Confidence = None,
+    drop_unlabelled: DropUnlabelled = False,
     by_label: Annotated[bool, typer.Option("--by-label", help="Also show the coverage of each label.")] = False,
     lenient: Lenient = False,
     delimiter: Delimiter = None,
-    encoding: Encoding = "utf-8",
+    encoding: Encoding = None,
+    decimal: Decimal = None,
+    thousands: Thousands = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure coverage and size on labelled rows that the model has not seen, beside the baseline.
@@ -142,7 +161,8 @@ def evaluate(
     from tightset.report.words import band
 
     loaded, levels = model_of(model, confidence)
-    X, y, frame = _rows(loaded, table_of(data, delimiter, encoding, loaded.encoding.missing), lenient=lenient)
+    table = table_of(data, (delimiter, encoding, decimal, thousands), model=loaded)
+    X, y, frame = _rows(loaded, table, lenient=lenient, drop_unlabelled=drop_unlabelled)
     y = loaded.labels(frame) if y is None else y  # says that there are none
     rows = loaded.predictor.evaluate(X, y, confidence=levels)
     names, short = loaded.classes_.tolist(), _short(loaded.predictor, rows, y)
@@ -176,6 +196,7 @@ def evaluate(
         low = any(row["coverage"] < band(loaded.predictor, row["confidence"], row["n"])[0] for row in failing)
         say(reason(by_label=bool(loaded.predictor.label_conditional), low_on_average=low))
     if by_label:
+        in_order = list(dict.fromkeys([*loaded.about.get("labels", ()), *map(str, names)]))
         marks = [{at.label for at in one.labels} for one in short]
         of_labels = [
             (
@@ -183,7 +204,7 @@ def evaluate(
                 *(_share(row[f"coverage_of_label_{label}"], c in some) for row, some in zip(rows, marks, strict=True)),
                 f"{int((y == label).sum()):,}",
             )
-            for c, label in enumerate(names)
+            for c, label in sorted(enumerate(names), key=lambda one: in_order.index(str(one[1])))
         ]
         columns = ("label", *(f"{level:g}" for level in levels), "rows")
         show("Coverage of each label (* below the level by more than chance)", columns, of_labels, left=[0])
@@ -202,10 +223,13 @@ def report(
     confidence: Annotated[
         list[float] | None, typer.Option(help="The confidence level shown when the page opens.", show_default=False)
     ] = None,
+    drop_unlabelled: DropUnlabelled = False,
     title: Annotated[str | None, typer.Option(help="The title of the page.", show_default=False)] = None,
     lenient: Lenient = False,
     delimiter: Delimiter = None,
-    encoding: Encoding = "utf-8",
+    encoding: Encoding = None,
+    decimal: Decimal = None,
+    thousands: Thousands = None,
 ) -> None:
     """Write a page that a colleague without Python can open: validity, sizes, sets of rows, the baseline beside it.
 
@@ -216,17 +240,20 @@ def report(
 
     loaded, levels = model_of(model, confidence)
     check_out(out, data, str(model))
-    table = table_of(data, delimiter, encoding, loaded.encoding.missing)
-    X, y, frame = _rows(loaded, table, lenient=lenient)
+    table = table_of(data, (delimiter, encoding, decimal, thousands), model=loaded)
+    X, y, frame = _rows(loaded, table, lenient=lenient, drop_unlabelled=drop_unlabelled)
     options = {
         "--out": str(out),
         "--title": title,
-        "--delimiter": delimiter,
         "--confidence": confidence and confidence[0],
+        "--delimiter": delimiter,
+        "--encoding": encoding,
+        "--decimal": decimal,
+        "--thousands": thousands,
     }
     words = [word for name, value in options.items() if value is not None for word in (name, str(value))]
-    lenience = ["--lenient"] if lenient else []
-    command = shlex.join(["tightset", "report", str(model), data, *words, "--encoding", encoding, *lenience])
+    words += ["--lenient"] * lenient + ["--drop-unlabelled"] * drop_unlabelled
+    command = shlex.join(["tightset", "report", str(model), data, *words])
     page = ReportPage(
         confidence=levels[0],
         frame=frame,
@@ -252,7 +279,7 @@ def _short(predictor: ConformalPredictor, rows: Any, y: Any) -> Any:
     return of_evaluated(rows, y, predictor.classes_.tolist(), predictor.fitted_.rows_of_labels())
 
 
-def _rows(model: TablePredictor, table: Any, *, lenient: bool) -> tuple[Any, Any, Any]:
+def _rows(model: TablePredictor, table: Any, *, lenient: bool, drop_unlabelled: bool = False) -> tuple[Any, Any, Any]:
     """Encoded rows, their labels (None if there is no column of them), and the rows as they were."""
     import numpy as np
     import pandas as pd
@@ -264,6 +291,8 @@ def _rows(model: TablePredictor, table: Any, *, lenient: bool) -> tuple[Any, Any
         say("warning: the model was trained on these rows, so figures are too good; use rows it has not seen", err=True)
     with reading(f"reading {Path(table.name).name}", table.n_bytes) as progress:
         for frame in table.chunks(text=model.encoding.text, label=model.target, progress=progress):
+            if drop_unlabelled and model.target in frame.columns:
+                frame = frame[frame[model.target].notna()]  # noqa: PLW2901
             X.append(model.encode(frame, strict=not lenient))
             frames.append(frame)
             if model.target in frame.columns:

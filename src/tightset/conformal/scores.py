@@ -7,7 +7,7 @@ u : (n,) uniform on (0, 1), or None. ``o`` is the rank of a label in its row, 1 
 the better rank, and their probabilities are added together, so no label wins by its position.
 
 The published scores measure non-conformity; here they have a minus. A randomised score has coverage of ``1 - eps``
-almost exactly, on average over seeds (equal rows share their ``u``), and may leave sets empty; the other has at least
+almost exactly, on average over seeds and calibration rows, and may leave sets empty; the other has at least
 that, and larger sets.
 """
 

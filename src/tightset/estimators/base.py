@@ -250,7 +250,8 @@ class ConformalPredictor(Predicting, ClassifierMixin, BaseEstimator):
         calibrated = given if rows.lazy else types_by_value(given, rows.gather())
         codes = codes_of(rows, y, fitted.classes, f"y{suffix}", unknown="miss")
         found = CalibrationRows(rows, codes, check_groups(groups, len(codes), f"groups{suffix}"))
-        return replace(fitted, kind=fitted.kind._replace(calibrated=calibrated)), found
+        # Other calibration rows have other luck: random numbers hang on them, too.
+        return replace(fitted, kind=fitted.kind._replace(calibrated=calibrated), mark=mark_of(codes)), found
 
     def _splits(self, rows: CalibrationRows, fitted: Fitted, used: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
         """(training rows, calibration rows) of each fold, without the rows of weight zero."""

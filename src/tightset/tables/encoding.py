@@ -5,7 +5,9 @@
 - A column of texts (or truth values) becomes a column of 0 and 1 for each value that enough training rows have; rarer
   ones share a column, with those that were never seen. A missing value counts as a value. (Where no training row had
   a rare one, a value that was never seen is refused, unless it is to count as none of those that were.)
-- A column of nearly as many texts as rows (names, identifiers, free text, dates) is left out, unless it was asked for
+- A column of dates or times becomes the days since the earliest one, year, month, weekday and hour, as far as they
+  differ between training rows; missing dates are treated as missing numbers are.
+- A column of nearly as many texts as rows (names, identifiers, free text) is left out, unless it was asked for
   as categories. So is one without a name, without a value, or with the same value in every training row.
 
 All figures are learnt from training rows only: what calibration rows say would break the guarantee, if only a little.
@@ -21,71 +23,18 @@ import numpy as np
 
 from tightset.exceptions import TableError, warn
 from tightset.storage.registry import storable
-from tightset.tables.numbers import as_numbers
-from tightset.tables.texts import spelled_as
+from tightset.tables.columns import OTHER, Category, Column, Date
 
-__all__ = ["Category", "Encoding", "Number"]
+__all__ = ["Encoding"]
 
-MISSING = "(missing)"
-OTHER = "(other)"
-
-
-@storable
-class Number(NamedTuple):
-    """``x``, with ``fill`` for missing values, and ``1[x is missing]`` if that is ``told``."""
-
-    name: str
-    fill: float
-    told: bool
-    mostly_missing: bool = False  # in more than half of the training rows
-
-    @property
-    def names(self) -> list[str]:
-        return [self.name, f"{self.name} is missing"] if self.told else [self.name]
-
-    def write(self, values: Any, out: np.ndarray) -> None:
-        x = as_numbers(values, self.name)
-        missing = np.isnan(x)
-        out[:, 0] = np.where(missing, self.fill, x)
-        if self.told:
-            out[:, 1] = missing
-
-
-@storable
-class Category(NamedTuple):
-    """``1[x = v]`` for each of the ``values``, the last of which may stand for all others."""
-
-    name: str
-    values: list[str]
-    seen: list[str]  # all values of training rows
-    commonest: str  # (missing) counts
-
-    @property
-    def names(self) -> list[str]:
-        return [f"{self.name} = {value}" for value in self.values]
-
-    def write(self, values: Any, out: np.ndarray) -> None:
-        at = {value: place for place, value in enumerate(self.values)}
-        other = at.get(OTHER, -1)
-        codes, distinct = values.factorize()  # -1 for missing values
-        known = spelled_as([*self.seen, *self.values], [str(value) for value in distinct])
-        own = [other if value is None else at.get(value, other) for value in known]
-        places = np.array([*own, at.get(MISSING, other)])[codes]
-        out[:] = 0
-        placed = np.flatnonzero(places >= 0)
-        out[placed, places[placed]] = 1
-
-    def unseen(self, values: Any) -> list[str]:
-        """Values that no training row had."""
-        texts = [str(value) for value in values.dropna().unique()]
-        return [text for text, known in zip(texts, spelled_as(self.seen, texts), strict=True) if known is None]
+_FEW_GAPS = 0.05  # of the rows; so many may be missing without a word
 
 
 @storable
 class Encoding(NamedTuple):
     """The columns that are used, in order; those that are ``left_out``, and why."""
 
-    columns: list[Number | Category]
+    columns: list[Column]
     left_out: dict[str, str]
     missing: list[str]  # texts for missing values, beside the usual ones
     dtype: str = "float64"
@@ -97,7 +46,7 @@ class Encoding(NamedTuple):
     @property
     def text(self) -> list[str]:
         """Columns to be read as texts."""
-        return [column.name for column in self.columns if isinstance(column, Category)]
+        return [column.name for column in self.columns if isinstance(column, Category | Date)]
 
     def apply(self, frame: Any) -> np.ndarray:
         """Rows of a data frame as numbers ``(n, columns)``; it must have the columns, in any order."""
@@ -136,6 +85,7 @@ class Encoding(NamedTuple):
 
     def check_values(self, frame: Any) -> None:
         """Raise at a category that no training row had, unless training rows had rare ones to count it with."""
+        self._warn_of_gaps(frame)
         for column in self.columns:
             if isinstance(column, Category) and OTHER not in column.values:
                 unseen = column.unseen(frame[column.name])
@@ -149,6 +99,7 @@ class Encoding(NamedTuple):
 
     def warn_of_unseen(self, frame: Any) -> None:
         """Say so if most rows have a category that no training row had: it may only be written in another way."""
+        self._warn_of_gaps(frame)
         for column in self.columns:
             if isinstance(column, Category) and len(frame):
                 unseen = column.unseen(frame[column.name])
@@ -157,6 +108,19 @@ class Encoding(NamedTuple):
                         f"most rows have a value of {column.name!r} that no training row had, such as {unseen[0]!r}; "
                         f"they had {_listed(column.seen)}"
                     )
+
+    def _warn_of_gaps(self, frame: Any) -> None:
+        """Say so if many values are missing where no training row lacked one: they may be texts that read as gaps."""
+        found = [
+            column.name
+            for column in self.columns
+            if not column.gaps_known and frame[column.name].isna().mean() > _FEW_GAPS
+        ]
+        if found:
+            warn(
+                f"rows have no value in the column{'s' if len(found) > 1 else ''} {_listed(found)}, where every "
+                "training row had one: the guarantee is for rows like those of calibration"
+            )
 
 
 def _listed(names: Collection[Any], most: int = 5) -> str:

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tightset.conformal.ranks import significance
-from tightset.tables.encoding import MISSING, Category, Number
 from tightset.tables.predictor import TablePredictor
 
 __all__ = ["Explanation", "Influence", "explain"]
@@ -55,7 +54,7 @@ class Explanation(NamedTuple):
 def explain(model: TablePredictor, frame: Any, confidence: Any) -> Explanation:
     """Explain the row of a data frame of one row, for a `TablePredictor`."""
     x = model.encode(frame)
-    typical = [_typical(column) for column in model.encoding.columns]
+    typical = [column.typical for column in model.encoding.columns]
     variants = np.repeat(x, len(typical) + 1, axis=0)
     at = 0
     for place, column in enumerate(model.encoding.columns):
@@ -80,15 +79,6 @@ def explain(model: TablePredictor, frame: Any, confidence: Any) -> Explanation:
     ]
     influences.sort(key=lambda one: -one.moved)
     return Explanation(float(1 - significance(confidence)), p[0], sets[0], rows, influences)
-
-
-def _typical(column: Number | Category) -> tuple[str, np.ndarray]:
-    if isinstance(column, Number):
-        shown = MISSING if column.mostly_missing else f"{column.fill:.6g}"
-        return shown, np.array([column.fill, float(column.mostly_missing)])[: len(column.names)]
-    values = np.zeros(len(column.names))
-    values[column.values.index(column.commonest)] = 1
-    return column.commonest, values
 
 
 def _shown(value: Any) -> str:

@@ -6,10 +6,7 @@ format. A chunk has about a million cells, whatever the size of the file.
 
 from __future__ import annotations
 
-import bz2
-import codecs
 import csv
-import gzip
 import io
 import lzma
 import re
@@ -19,20 +16,29 @@ import tempfile
 import warnings
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tightset.exceptions import TableError, needed_for
-from tightset.tables.texts import as_text
+from tightset.tables.dialect import (
+    Dialect,
+    check_names,
+    likely_delimiter,
+    plain_numbers,
+    rows_at_once,
+    said,
+    swallowed,
+)
+from tightset.tables.streams import MAGIC, Bounded, Counted, is_device, unpacked
+from tightset.tables.texts import as_text, gaps, with_gaps
 
-__all__ = ["TableFile", "check_names"]
+__all__ = ["TableFile"]
 
 _CELLS = 2**20  # of a chunk
-_MISSING = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "-nan", "NULL", "Null", "null", "None", "none")
-_DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
-_MAGIC: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
+_LOOKED_AT = 2**15  # bytes at the beginning
 
 
 class TableFile:
@@ -43,11 +49,17 @@ class TableFile:
     path : str or os.PathLike
         The file, or ``-``.
     delimiter : str, optional
-        What separates the cells of a row; by default a tab for names that end in .tsv or .tab, else a comma.
-    encoding : str, default "utf-8"
-        The encoding of text files.
+        What separates the cells of a row; by default what the first lines show.
+    encoding : str, optional
+        The encoding of text files, by default UTF-8.
+    decimal : {".", ","}, optional
+        The decimal mark, by default a point.
+    thousands : str, optional
+        What separates thousands in numbers, by default nothing.
     missing : collection of str, default ()
         Texts that stand for a missing value, beside the usual ones (nothing, NA, N/A, NaN, null, None ...).
+    likely : str, optional
+        The delimiter where the first lines leave it open; by default a tab for .tsv and .tab, else a comma.
 
     Raises
     ------
@@ -63,28 +75,38 @@ class TableFile:
     [(2, 2)]
     """
 
+    orders: Mapping[str, list[str]] = MappingProxyType({})  # of values of columns; files have none
+
     def __init__(
-        self, path: Any, *, delimiter: str | None = None, encoding: str = "utf-8", missing: Collection[str] = ()
+        self,
+        path: Any,
+        *,
+        delimiter: str | None = None,
+        encoding: str | None = None,
+        decimal: str | None = None,
+        thousands: str | None = None,
+        missing: Collection[str] = (),
+        likely: str | None = None,
     ) -> None:
         self.name = "standard input" if str(path) == "-" else str(path)
         self.path = None if str(path) == "-" else Path(path)
-        if delimiter is not None and not _may_delimit(delimiter):
-            raise TableError(
-                "the delimiter must be a single character of ASCII, such as ';', and neither a quote nor the end of a "
-                f"line; got {delimiter!r}"
-            )
-        if not _is_of_text(encoding):
-            raise TableError(f"the encoding must be one of text, such as utf-8, latin-1 or utf-16; got {encoding!r}")
+        self.dialect = Dialect(delimiter, encoding, decimal, thousands).checked()
         by_name = "\t" if re.search(r"\.(tsv|tab)(\.\w+)?$", self.name, re.IGNORECASE) else ","
-        self.delimiter, self.encoding = delimiter or by_name, encoding
+        self.delimiter, self._likely = self.dialect.delimiter, likely or by_name
         self.missing = tuple(missing)
-        self._given = delimiter is not None
         self._spool: Any = None
         if self.path is not None and not self.path.exists():
             raise TableError(f"there is no file {self.path}")
         if self.path is not None and self.path.is_dir():
             raise TableError(f"{self.path} is a folder; give a file")
+        if self.path is not None and is_device(self.path):
+            raise TableError(f"{self.path} is a device and not a file")
         self._flows = self.path is None or not self.path.is_file()  # pipes can be read once, too
+
+    @property
+    def encoding(self) -> str:
+        """That of its text."""
+        return self.dialect.encoding or "utf-8"
 
     def make_rereadable(self) -> None:
         """What is to be read more than once must lie in a file: a stream is copied to a temporary one."""
@@ -132,7 +154,7 @@ class TableFile:
         """
         with self.where.open("rb") as file:
             start = file.read(8)
-        packed = start.startswith((b"PAR1", b"PK", *_MAGIC))
+        packed = start.startswith((b"PAR1", b"PK", *MAGIC))
         return 8 * rows * columns if packed else 0
 
     def chunks(
@@ -165,7 +187,7 @@ class TableFile:
         only = None if only is None else frozenset(only)
         path = self.where
         with self._opened() as stream:
-            counted = _Counted(stream)
+            counted = Counted(stream)
             reader = io.BufferedReader(counted, 2**16)
             start = reader.peek(8)[:8]
             if not start:
@@ -173,43 +195,12 @@ class TableFile:
             if b"__metadata__" in reader.peek(64)[:64]:
                 raise TableError(f"{self.name} is a tightset model and not a table")
             if start[:4] == b"PAR1":
-                frames = self._parquet(path, only, {*text, label})
+                frames = self._parquet(path, only, {*text, label}, label)
             else:
                 frames = self._delimited(reader, path, only, text, label)
             for frame in frames:
                 yield frame
                 progress(counted.read_bytes)
-
-    def _plain(self, reader: Any, path: Path | None) -> Any:
-        """The bytes of the text, unpacked."""
-        start = reader.peek(8)[:8]
-        opened = next((opened for magic, opened in _MAGIC.items() if start.startswith(magic)), None)
-        plain = opened(reader) if opened else self._unzipped(path) if start.startswith(b"PK") else reader
-        inside = plain.peek(8)[:8]
-        if plain is not reader and inside.startswith((b"PAR1", b"PK", *_MAGIC)):
-            raise TableError(f"{self.name} is compressed twice; decompress it once first")
-        if inside.startswith(b"\x28\xb5\x2f\xfd"):
-            raise TableError(f"{self.name} is compressed with zstd; unpack it first: zstd -d -c FILE | tightset ... -")
-        if inside.startswith(b"ARROW1"):
-            raise TableError(
-                f"{self.name} is a Feather file, which is not supported; save it as Parquet: "
-                "pandas.read_feather(FILE).to_parquet(...)"
-            )
-        return plain
-
-    def _unzipped(self, path: Path | None) -> Any:
-        if path is None:
-            raise TableError(f"{self.name} is a zip archive; unpack it first: unzip -p FILE | tightset ... -")
-        try:
-            archive = zipfile.ZipFile(path)
-            names = [name for name in archive.namelist() if not name.endswith("/")]
-            if "[Content_Types].xml" in names:
-                raise TableError(f"{self.name} is an Excel workbook; save the sheet as CSV and use that")
-            if len(names) != 1:
-                raise TableError(f"{self.name} is a zip archive of {len(names)} files; it must hold one table")
-            return archive.open(names[0])
-        except (RuntimeError, NotImplementedError, zipfile.BadZipFile) as error:  # of passwords, and other methods
-            raise TableError(f"{self.name} is a zip archive that cannot be unpacked: {error}") from None
 
     def _delimited(
         self,
@@ -224,31 +215,39 @@ class TableFile:
 
         texts = {*text, label}
         try:
+            plain = unpacked(reader, path, self.name)
+            first = self._first_lines(plain)
+            bytes_left = Bounded(plain, self.name)
             encoding = "utf-8-sig" if self.encoding == "utf-8" else self.encoding
-            lines = io.TextIOWrapper(self._plain(reader, path), encoding=encoding, newline="")
-            header = next(csv.reader(lines, delimiter=self.delimiter))
-            self._check_header(header)
+            lines = io.TextIOWrapper(io.BufferedReader(bytes_left), encoding=encoding, newline="")
+            delimiter = self.delimiter = self.dialect.delimiter or likely_delimiter(first, self._likely)
+            header = next(csv.reader(lines, delimiter=delimiter))
+            self._check_header(header, delimiter)
+            bytes_left.begin_chunk()
             with warnings.catch_warnings():
                 warnings.simplefilter("error", pd.errors.ParserWarning)  # of rows with more cells than columns
                 for frame in pd.read_csv(
                     lines,
-                    sep=self.delimiter,
+                    sep=delimiter,
                     names=header,
                     header=None,
                     index_col=False,
                     usecols=None if only is None else lambda name: name in only,
                     dtype=dict.fromkeys(texts, "str"),
-                    na_values={
-                        name: ["", *self.missing] if name == label else [*_MISSING, *self.missing] for name in header
-                    },
+                    na_values={name: list(gaps(self.missing, label=name == label)[0]) for name in header},
                     keep_default_na=False,
-                    chunksize=max(100, _CELLS // len(header)),
+                    chunksize=rows_at_once(first, len(header), _CELLS),
                     skip_blank_lines=len(header) > 1,  # of one column they are missing values
                     low_memory=False,
+                    **self.dialect.numbers(),
                 ):
-                    for name in [name for name in frame.columns if name in texts]:
-                        frame[name] = as_text(frame[name])
+                    for name in frame.columns:
+                        if name in texts:
+                            frame[name] = as_text(frame[name])
+                        elif frame[name].dtype.kind == "O":
+                            frame[name] = plain_numbers(frame[name], self.dialect)
                     yield frame
+                    bytes_left.begin_chunk()
         except StopIteration:
             raise TableError(f"{self.name} has no header") from None
         except UnicodeError:
@@ -256,26 +255,30 @@ class TableFile:
                 f"{self.name} is not text in {self.encoding}; if it is a table, try --encoding latin-1 or utf-16"
             ) from None
         except (csv.Error, pd.errors.ParserError, pd.errors.ParserWarning) as error:
-            raise TableError(f"{self.name} cannot be read as a table: {_said(error)}") from None
+            raise TableError(f"{self.name} cannot be read as a table: {said(error)}") from None
         except (EOFError, OSError, lzma.LZMAError, zlib.error, zipfile.BadZipFile) as error:
             raise TableError(f"{self.name} cannot be decompressed, it may be truncated: {error}") from None
         except pd.errors.EmptyDataError:
             raise TableError(f"{self.name} has a header but no rows") from None
 
-    def _check_header(self, header: list[str]) -> None:
-        if len(header) == 1 and not self._given:
-            for other, name in _DELIMITERS.items():
-                if other != self.delimiter and other in header[0]:
-                    shown = "\\t" if other == "\t" else other
-                    raise TableError(
-                        f"{self.name} has only one column, {header[0][:60]!r}; it seems to be separated by {name}: "
-                        f"give --delimiter '{shown}'"
-                    )
+    def _first_lines(self, plain: Any) -> list[str]:
+        """Some lines at the beginning, whole ones if there are any."""
+        start = plain.peek(_LOOKED_AT)[:_LOOKED_AT]
+        text = start.decode("utf-8-sig" if self.encoding == "utf-8" else self.encoding, errors="ignore")
+        found: list[str] = text.splitlines()
+        return found[:-1] if len(found) > 1 and len(start) >= 2**12 else found
+
+    def _check_header(self, header: list[str], delimiter: str) -> None:
+        by = swallowed(header, delimiter)
+        if by:
+            raise TableError(f"{self.name} has only one column, {header[0][:60]!r}; it seems to be separated by {by}")
         if not any(header):
             raise TableError(f"{self.name} begins with an empty line; the first line must name the columns")
         check_names(header, self.name)
 
-    def _parquet(self, path: Path | None, only: Collection[str] | None, text: Collection[Any]) -> Iterator[Any]:
+    def _parquet(
+        self, path: Path | None, only: Collection[str] | None, text: Collection[Any], label: str | None
+    ) -> Iterator[Any]:
         try:
             import pyarrow as pa
             import pyarrow.parquet as pq
@@ -296,53 +299,9 @@ class TableFile:
                 for name in frame.columns:
                     if name in text or frame[name].dtype.kind not in "fiu":
                         frame[name] = as_text(frame[name])
+                    frame[name] = with_gaps(frame[name], self.missing, label=name == label)
                 yield frame
             if not first:
                 yield table.schema_arrow.empty_table().to_pandas()
         except (pa.ArrowInvalid, OSError) as error:
-            raise TableError(f"{self.name} cannot be read as Parquet: {_said(error)}") from None
-
-
-class _Counted(io.RawIOBase):
-    """A stream that knows how many bytes were read of it."""
-
-    def __init__(self, stream: Any) -> None:
-        self.stream, self.read_bytes = stream, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        data = self.stream.read1(len(buffer)) if hasattr(self.stream, "read1") else self.stream.read(len(buffer))
-        buffer[: len(data)] = data
-        self.read_bytes += len(data)
-        return len(data)
-
-
-def _may_delimit(text: str) -> bool:
-    return len(text) == 1 and text.isascii() and text not in '"\r\n\0'
-
-
-def _is_of_text(encoding: str) -> bool:
-    """Whether files of text have it: hex and zip turn bytes into bytes, and names of hosts are no files."""
-    try:
-        found = codecs.lookup(encoding)
-    except (LookupError, ValueError):
-        return False
-    return bool(getattr(found, "_is_text_encoding", True)) and found.name not in ("idna", "punycode", "undefined")
-
-
-def check_names(names: Collection[str], of: str) -> None:
-    """Raise if two columns have one name."""
-    seen = set()
-    for name in names:
-        if name in seen:
-            raise TableError(f"{of} has two columns named {name!r}; names must differ")
-        seen.add(name)
-
-
-def _said(error: Exception) -> str:
-    """What a parser says, without its own name, with lines counted from the top of the file."""
-    told = str(error).splitlines()[0].removeprefix("Error tokenizing data. C error: ")
-    told = re.sub(r"in line (\d+)", lambda found: f"in line {int(found[1]) + 1}", told)
-    return "a row has more cells than there are columns" if "header or names" in told else told
+            raise TableError(f"{self.name} cannot be read as Parquet: {said(error)}") from None

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tightset.exceptions import TableError, needed_for, warn
-from tightset.tables.encoding import MISSING, OTHER, Category, Encoding, Number
+from tightset.tables.columns import MISSING, OTHER, Category, Column, Date, Number
+from tightset.tables.dates import PARTS, TIMES, example, forms_of, moments, part_of
+from tightset.tables.encoding import Encoding
 from tightset.tables.numbers import SEPARATED, as_numbers, is_number
 from tightset.tables.texts import without_point
 
-__all__ = ["ColumnKinds", "Statistics"]
+__all__ = ["ColumnKinds", "Kinds", "Statistics"]
 
 _LEAST_ROWS = 10  # with a value, for a column of its own
 _MOST_VALUES = 50
@@ -21,6 +23,24 @@ _MOST_ASKED = 500  # of a column that was asked for as categories: there two row
 _MOST_COUNTED = 20_000
 _FEW_TEXTS = 0.05  # of the values of a column that is of numbers otherwise
 _SAMPLED = 50_000  # rows for medians
+
+
+class Kinds(NamedTuple):
+    """Columns of numbers, of texts, of dates with their form, and those left out with the reason."""
+
+    numbers: list[str]
+    texts: list[str]
+    dates: dict[str, str]
+    left_out: dict[str, str]
+
+    @property
+    def read(self) -> list[str]:
+        """Columns to be read, and as texts those of ``read_as_text``."""
+        return [*self.numbers, *self.read_as_text]
+
+    @property
+    def read_as_text(self) -> list[str]:
+        return [*self.texts, *self.dates]
 
 
 class ColumnKinds:
@@ -32,6 +52,7 @@ class ColumnKinds:
         self._texts: Counter[str] = Counter()
         self._separated: Counter[str] = Counter()
         self._first_text: dict[str, tuple[str, int]] = {}
+        self._forms: dict[str, list[str]] = {}  # that all texts so far may be dates of
         self.names: list[str] = []
 
     def see(self, frame: Any) -> None:
@@ -55,10 +76,15 @@ class ColumnKinds:
             self._separated[name] += int(texts.astype(str).str.fullmatch(SEPARATED).sum())
             if len(texts) and name not in self._first_text:
                 self._first_text[name] = (str(texts.iloc[0]), int(texts.index[0]) + 1)
+                self._forms[name] = forms_of(str(texts.iloc[0]))
+            if self._forms.get(name):
+                self._forms[name] = [form for form in self._forms[name] if not np.isnat(moments(present, form)).any()]
 
-    def settle(self) -> tuple[list[str], list[str], dict[str, str]]:
-        """Columns of numbers, of texts, and left out ones with the reason."""
-        numbers, texts, left_out = [], [], {}
+    def settle(self) -> Kinds:
+        numbers: list[str] = []
+        texts: list[str] = []
+        dates: dict[str, str] = {}
+        left_out: dict[str, str] = {}
         for name in self.names:
             some, other = self._numbers[name], self._texts[name]
             if name == "":
@@ -69,10 +95,12 @@ class ColumnKinds:
                 texts.append(name)
             elif other == 0:
                 numbers.append(name)
+            elif self._forms.get(name):
+                dates[name] = self._form(name)
             elif self._separated[name] > 0.9 * other:
                 raise TableError(
-                    f"the column {name!r} seems to hold numbers with separators: {self._first_text[name][0]!r}; write "
-                    f"them plainly (12345.6), or give --categorical {name!r}, or --drop {name!r}"
+                    f"the column {name!r} seems to hold numbers with separators: {self._first_text[name][0]!r}; "
+                    f"give --decimal ',' or --thousands ',' as they are written; or --categorical {name!r}"
                 )
             elif other < _FEW_TEXTS * (some + other):
                 text, row = self._first_text[name]
@@ -82,32 +110,51 @@ class ColumnKinds:
                 )
             else:
                 texts.append(name)
-        return numbers, texts, left_out
+        return Kinds(numbers, texts, dates, left_out)
+
+    def _form(self, name: str) -> str:
+        first, *others = self._forms[name]
+        if others:
+            warn(
+                f"the dates of the column {name!r}, such as {self._first_text[name][0]!r}, are read as month, day, "
+                f"year ({example([first])}): every row could also be day, month, year"
+            )
+        return first
 
 
 class Statistics:
     """What an `Encoding` takes from training rows, chunk by chunk; of texts, those ``asked`` for are categories."""
 
-    def __init__(self, numbers: Sequence[str], texts: Sequence[str], rows: int, asked: Collection[str] = ()) -> None:
-        self._numbers, self._texts, self._asked = list(numbers), list(texts), frozenset(asked)
+    def __init__(self, kinds: Kinds, rows: int, asked: Collection[str] = ()) -> None:
+        self._kinds, self._asked = kinds, frozenset(asked)
         self._rows = rows
-        self._sample: dict[str, list[np.ndarray]] = {name: [] for name in numbers}
-        self._range = dict.fromkeys(numbers, (np.inf, -np.inf))
+        self._sample: dict[str, list[np.ndarray]] = {name: [] for name in (*kinds.numbers, *kinds.dates)}
+        self._range = dict.fromkeys(kinds.numbers, (np.inf, -np.inf))
+        self._parts = {name: np.array([[np.inf], [-np.inf]]).repeat(len(PARTS), axis=1) for name in kinds.dates}
         self._missing: Counter[str] = Counter()
-        self._counts: dict[str, Counter[str]] = {name: Counter() for name in texts}
+        self._counts: dict[str, Counter[str]] = {name: Counter() for name in kinds.texts}
         self._uncounted: set[str] = set()  # columns of more texts than are counted
 
     def see(self, frame: Any) -> None:
         """Training rows of a chunk."""
         step = -(-self._rows // _SAMPLED)
-        for name in self._numbers:
+        for name in self._kinds.numbers:
             x = as_numbers(frame[name], name)
             present = x[~np.isnan(x)]
             self._missing[name] += len(x) - len(present)
             self._sample[name].append(x[::step][~np.isnan(x[::step])])
             least, most = self._range[name]
             self._range[name] = min(least, present.min(initial=np.inf)), max(most, present.max(initial=-np.inf))
-        for name in self._texts:
+        for name, form in self._kinds.dates.items():
+            when = moments(frame[name], form)
+            present = when[~np.isnat(when)]
+            self._missing[name] += len(when) - len(present)
+            self._sample[name].append(when[::step][~np.isnat(when[::step])].astype(np.int64))
+            if len(present):
+                found = np.stack([part_of(part, present, np.datetime64(0, "s")) for part in PARTS])
+                least, most = self._parts[name]
+                self._parts[name] = np.stack([np.minimum(least, found.min(1)), np.maximum(most, found.max(1))])
+        for name in self._kinds.texts:
             counts = self._counts[name]
             counts.update({str(value): int(n) for value, n in frame[name].value_counts().items()})
             self._missing[name] += int(frame[name].isna().sum())
@@ -115,18 +162,19 @@ class Statistics:
                 self._counts[name] = Counter(dict(counts.most_common(_MOST_COUNTED)))
                 self._uncounted.add(name)
 
-    def encoding(self, order: Sequence[str], left_out: dict[str, str], missing: Collection[str]) -> Encoding:
-        left_out = dict(left_out)
+    def encoding(self, order: Sequence[str], missing: Collection[str]) -> Encoding:
+        left_out = dict(self._kinds.left_out)
         columns = [column for name in order if (column := self._column(name, left_out)) is not None]
         if not columns:
             reasons = "; ".join(f"{name!r}: {reason}" for name, reason in left_out.items())
             raise TableError(f"no column is left to predict from ({reasons or 'there is only the target'})")
         return Encoding(columns, left_out, list(missing))
 
-    def _column(self, name: str, left_out: dict[str, str]) -> Number | Category | None:
+    def _column(self, name: str, left_out: dict[str, str]) -> Column | None:
         if name in left_out:
             return None
-        found = self._number(name) if name in self._sample else self._category(name)
+        dated = name in self._kinds.dates
+        found = self._date(name) if dated else self._number(name) if name in self._sample else self._category(name)
         if isinstance(found, str):
             left_out[name] = found
             return None
@@ -140,10 +188,26 @@ class Statistics:
         if least == most and not missing:
             return f"it is {least:.6g} in every training row"
         x = np.concatenate(self._sample[name])
-        if len(x) > 50 and self._rows <= _SAMPLED and (np.diff(x) > 0).all() and (x == np.floor(x)).all():
-            warn(f"the column {name!r} counts upwards from row to row; if it is an identifier, drop it")
+        if len(x) > 50 and (x == np.floor(x)).all() and len(np.unique(x)) == len(x):
+            how = "counts upwards from row to row" if (np.diff(x) > 0).all() else "is a different number in every row"
+            warn(f"the column {name!r} {how}; if it is an identifier, give --drop {name!r}")
         fill = float(np.median(x)) if len(x) else float(least)
         return Number(name, fill, told=missing > 0, mostly_missing=2 * missing > self._rows)
+
+    def _date(self, name: str) -> Date | str:
+        """The column, or why it is left out."""
+        missing, (least, most) = self._missing[name], self._parts[name]
+        if missing == self._rows:
+            return "it has no value in any training row"
+        timed = self._kinds.dates[name] in TIMES
+        parts = [part for part, low, high in zip(PARTS, least, most, strict=True) if low < high]
+        parts = [part for part in parts if part == "hour"] if timed else parts
+        if not parts and not missing:
+            return "it is the same date in every training row"
+        when = np.concatenate(self._sample[name])
+        earliest = round(least[0] * 86400)
+        fill = int(np.median(when)) if len(when) else earliest
+        return Date(name, self._kinds.dates[name], parts, earliest, fill, missing > 0, 2 * missing > self._rows)
 
     def _category(self, name: str) -> Category | str:
         """The column, or why it is left out."""

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from tightset.tables.numbers import is_number
 from tightset.tables.predictor import TablePredictor
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Line",
     "ParquetLines",
     "first_of",
+    "no_formula",
     "predicted",
 ]
 
@@ -77,12 +79,17 @@ def _ordered(sets: np.ndarray, p: np.ndarray, known: np.ndarray) -> tuple[np.nda
 
 
 class CsvLines:
-    """``set`` and ``p`` hold labels and p-values with bars between them, or JSON if a label has a bar."""
+    """``set`` and ``p`` hold labels and p-values with bars between them, or JSON if a label has a bar.
 
-    def __init__(self, stream: BinaryIO, keep: Sequence[str], labels: Sequence[str]) -> None:
+    For ``people`` a text that a spreadsheet would compute as a formula gets an apostrophe before it.
+    """
+
+    def __init__(self, stream: BinaryIO, keep: Sequence[str], labels: Sequence[str], *, people: bool = False) -> None:
         self._text = io.TextIOWrapper(stream, encoding="utf-8", newline="", write_through=False)
-        self._lines = csv.writer(self._text, lineterminator="\n")
-        self._lines.writerow(["row", *map(_name_of_kept, keep), "confidence", "size", "set", "p"])
+        self._plain = csv.writer(self._text, lineterminator="\n")
+        self._quoted = csv.writer(self._text, lineterminator="\n", quoting=csv.QUOTE_ALL)
+        self._people = people
+        self._row(["row", *map(_name_of_kept, keep), "confidence", "size", "set", "p"])
         self._as_json = any(_BETWEEN in label for label in labels)
 
     def write(self, lines: Iterator[Line]) -> None:
@@ -93,7 +100,12 @@ class CsvLines:
                 if self._as_json
                 else (_BETWEEN.join(line.labels), _BETWEEN.join(p))
             )
-            self._lines.writerow([line.row, *line.kept, f"{line.confidence:g}", len(line.labels), *both])
+            self._row([line.row, *line.kept, f"{line.confidence:g}", len(line.labels), *both])
+
+    def _row(self, cells: list[Any]) -> None:
+        cells = [no_formula(cell) for cell in cells] if self._people else cells
+        returns = any(isinstance(cell, str) and "\r" in cell for cell in cells)  # which else would have no quotes
+        (self._quoted if returns else self._plain).writerow(cells)
 
     def close(self) -> None:
         self._text.flush()
@@ -148,6 +160,16 @@ class ParquetLines:
 
 _OWN = ("row", "confidence", "size", "set", "p")
 FORMATS: dict[str, type[Any]] = {"csv": CsvLines, "jsonl": JsonLines, "parquet": ParquetLines}
+
+
+def no_formula(cell: Any) -> Any:
+    """A text that spreadsheets take for a formula as the text that it is; numbers stay what they are.
+
+    >>> [no_formula(cell) for cell in ("=1+1", "@x", "-1.5", "a", -2)]
+    ["'=1+1", "'@x", '-1.5', 'a', -2]
+    """
+    risky = isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")) and not is_number(cell)
+    return f"'{cell}" if risky else cell
 
 
 def _name_of_kept(name: str) -> str:

@@ -6,7 +6,7 @@ three times: for its labels and the kinds of its columns, for statistics of trai
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -17,13 +17,12 @@ from tightset.estimators.description import describe
 from tightset.exceptions import TableError, warn
 from tightset.storage.file import save_model
 from tightset.storage.registry import storable
+from tightset.tables.dialect import Dialect
 from tightset.tables.encoding import Encoding
 from tightset.tables.frames import FrameTable
-from tightset.tables.preparing import CALIBRATE, TRAIN, Prepared, fit_parts, prepare, split_rows
-from tightset.tables.target import Rare
-from tightset.tables.texts import as_text, spelled_as
+from tightset.tables.texts import as_text, spelled_as, with_gaps
 
-__all__ = ["TablePredictor", "fit_prepared", "fit_table"]
+__all__ = ["TablePredictor"]
 
 
 @storable
@@ -48,11 +47,14 @@ class TablePredictor:
         Rare labels of the table, with the label that stands for them.
     dropped : sequence of str, default ()
         Rare labels whose rows were left out.
+    dialect : Dialect, optional
+        How the table was written, if it was a file of text.
     """
 
-    later_fields = ("merged", "dropped")
+    later_fields = ("merged", "dropped", "dialect")
     merged: Mapping[str, str] = MappingProxyType({})
     dropped: Sequence[str] = ()
+    dialect = Dialect()
 
     def __init__(
         self,
@@ -64,11 +66,13 @@ class TablePredictor:
         *,
         merged: dict[str, str] | None = None,
         dropped: Sequence[str] = (),
+        dialect: Dialect | None = None,
     ) -> None:
         self.encoding, self.target = encoding, target
         self.predictor, self.baseline = predictor, baseline
         self.about = about or {}
         self.merged, self.dropped = merged or {}, list(dropped)
+        self.dialect = dialect or Dialect()
 
     def __repr__(self) -> str:
         return f"TablePredictor(target={self.target!r}, columns={len(self.encoding.columns)}, {self.predictor!r})"
@@ -99,11 +103,9 @@ class TablePredictor:
         X : ndarray of shape (n_samples, n_features)
             The encoded rows.
         """
-        if self.encoding.missing:
-            frame = frame.mask(frame.isin(self.encoding.missing))
-        names = [str(name) for name in frame.columns]
-        self.encoding.check(names, allowed=[self.target], lenient=not strict)
-        (rows,) = FrameTable(frame).chunks(text=self.encoding.text)
+        table = FrameTable(frame, self.encoding.missing)
+        self.encoding.check(list(table.frame.columns), allowed=[self.target], lenient=not strict)
+        (rows,) = table.chunks(text=self.encoding.text, only=[column.name for column in self.encoding.columns])
         rows.index = frame.index if frame.index.dtype.kind in "iu" else rows.index
         if strict:
             self.encoding.check_values(rows)
@@ -191,10 +193,11 @@ class TablePredictor:
         """
         if self.target not in frame.columns:
             raise TableError(f"there is no column {self.target!r} with the labels, which is needed here")
-        texts = as_text(frame[self.target])
+        texts = with_gaps(as_text(frame[self.target]), self.encoding.missing, label=True)
         if texts.isna().any():
             raise TableError(
                 f"the target column {self.target!r} has no label in row {int(texts.index[texts.isna().argmax()]) + 1}"
+                "; --drop-unlabelled leaves such rows out"
             )
         codes, distinct = texts.factorize()
         classes = {str(label): label for label in self.classes_.tolist()}
@@ -241,109 +244,6 @@ class TablePredictor:
             "about": self.about,
         }
         save_model(self, path, says={**describe(self.predictor), **columns}, trusted=trusted)
-
-
-def fit_table(
-    table: Any,
-    target: str,
-    predictor: ConformalPredictor,
-    baseline: ConformalPredictor | None = None,
-    *,
-    categorical: Collection[str] = (),
-    drop: Collection[str] = (),
-    rare_labels: str = "keep",
-    rare_rows: int | None = None,
-) -> TablePredictor:
-    """Fit a predictor, and perhaps a baseline, on a table: the same rows train and calibrate both.
-
-    Parameters
-    ----------
-    table : pandas.DataFrame or TableFile
-        The table, with the labels in one of its columns; `tightset.tables.TableFile` reads files.
-    target : str
-        The column of labels.
-    predictor : SCPOClassifier or ConformalClassifier
-        The predictor, not fitted yet.
-    baseline : SCPOClassifier or ConformalClassifier, optional
-        Another predictor to compare with, not fitted yet.
-    categorical : collection of str, default ()
-        Columns that are categories whatever they look like: numbers that are codes, texts of many values.
-    drop : collection of str, default ()
-        Columns that are not used.
-    rare_labels : {"keep", "other", "drop"}, default "keep"
-        What becomes of labels with fewer than ``rare_rows`` rows: ``"keep"``, with a warning; ``"other"``, one label
-        stands for all of them; ``"drop"``, their rows are left out, and coverage is for rows of the other labels.
-    rare_rows : int, optional
-        By default 10, or with ``label_conditional`` four times what the strictest level needs for a label (76 at 95 %).
-
-    Returns
-    -------
-    model : TablePredictor
-        The fitted model, with the encoding of the columns.
-
-    Raises
-    ------
-    TableError
-        If the table cannot be used; the message says what to do about it.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from tightset import ConformalClassifier
-    >>> frame = pd.DataFrame({"colour": ["red", "blue"] * 50, "kind": ["apple", "plum"] * 50})
-    >>> model = fit_table(frame, "kind", ConformalClassifier(confidence=0.9, random_state=0))
-    >>> model.predict_set(pd.DataFrame({"colour": ["blue"]}), as_labels=True)
-    [array(['plum'], dtype='<U5')]
-    """
-    if predictor.cv is not None:
-        raise ValueError("a table is split once into training and calibration rows; use cv=None")
-    table = FrameTable(table) if hasattr(table, "columns") and hasattr(table, "loc") else table
-    prepared = prepare(
-        table,
-        target,
-        lambda codes: split_rows(codes, predictor),
-        categorical=categorical,
-        drop=drop,
-        rare=Rare.of(predictor, rare_labels, rare_rows),
-    )
-    return fit_prepared(prepared, target, predictor, baseline)
-
-
-def fit_prepared(
-    prepared: Prepared,
-    target: str,
-    predictor: ConformalPredictor,
-    baseline: ConformalPredictor | None = None,
-    about: dict[str, Any] | None = None,
-) -> TablePredictor:
-    """As `fit_table`, on rows that were encoded before; ``about`` is what the model says of where it comes from."""
-    fit_parts([one for one in (predictor, baseline) if one is not None], prepared)
-    labels, numbers = np.unique(np.concatenate([y for _, y in prepared.parts]), return_counts=True)
-    counts: dict[str, Any] = {
-        "labels": dict(zip(map(str, labels.tolist()), numbers.tolist(), strict=True)),
-        "rows": len(prepared.part),
-        "trained": len(prepared.parts[TRAIN][1]),
-        "calibrated": len(prepared.parts[CALIBRATE][1]),
-    }
-    labelled = prepared.labelled
-    counts |= {"rare labels": labelled.told} if labelled.told else {}
-    if predictor.label_conditional:
-        counts["mean size by label"] = _sizes(predictor, prepared.parts[CALIBRATE][0])
-    about = {**(about or {}), **counts}
-    return TablePredictor(
-        prepared.encoding, target, predictor, baseline, about, merged=labelled.merged, dropped=labelled.dropped
-    )
-
-
-def _sizes(predictor: ConformalPredictor, X: np.ndarray) -> dict[str, float]:
-    """The mean set size at each level on calibration rows.
-
-    Of a row only its own label is compared with a threshold that the row had a part in, one in as many as the label has
-    rows, so that the figure is good to a few thousandths: new rows have such sets.
-    """
-    levels = [float(level) for level in predictor.levels_]
-    sizes = predictor.predict_set(X, confidence=levels).sum(axis=2).mean(axis=1)
-    return {f"{level:g}": round(float(size), 4) for level, size in zip(levels, sizes, strict=True)}
 
 
 def _indexed(found: Any, frame: Any) -> Any:

@@ -11,7 +11,9 @@ from tightset.conformal.splits import calibration_split, stratified_split
 from tightset.estimators.base import ConformalPredictor, GivenRows
 from tightset.estimators.checks import generator, rows_to_hold
 from tightset.exceptions import TableError, warn
+from tightset.tables.dialect import Dialect
 from tightset.tables.encoding import Encoding
+from tightset.tables.giveaways import warn_of_giveaways
 from tightset.tables.learning import ColumnKinds, Statistics
 from tightset.tables.target import KEEP, Labelled, Labels, Rare, meant
 
@@ -30,6 +32,7 @@ class Prepared(NamedTuple):
     labelled: Labelled
     parts: list[tuple[np.ndarray, np.ndarray]]
     part: np.ndarray  # of each row of the table
+    dialect: Dialect = Dialect()  # that the table is written in
 
 
 def prepare(
@@ -53,21 +56,21 @@ def prepare(
     if target in drop or target in categorical:
         raise TableError(f"{target!r} is the target; it can be neither dropped nor a column to predict from")
     kinds = ColumnKinds({target, *drop}, categorical)
-    labels = Labels(table, target)
+    labels = Labels(table, target, rare)
     for frame in table.chunks(text=categorical, label=target, progress=progress):
         labels.see(frame)
         _check_named(frame, [*categorical, *drop])
         kinds.see(frame)
-    labelled = labels.settle(rare)
+    labelled = labels.settle()
     classes, codes = labelled.classes, labelled.codes
-    numbers, texts, left_out = kinds.settle()
-    left_out |= dict.fromkeys(drop, "it was to be dropped")
+    columns = kinds.settle()
+    columns.left_out.update(dict.fromkeys(drop, "it was to be dropped"))
     part = np.where(codes < 0, UNUSED, assign(codes))
 
-    statistics = Statistics(numbers, texts, int((part == TRAIN).sum()), categorical)
-    for frame in table.chunks(text=texts, only=[*numbers, *texts], progress=progress):
+    statistics = Statistics(columns, int((part == TRAIN).sum()), categorical)
+    for frame in table.chunks(text=columns.read_as_text, only=columns.read, progress=progress):
         statistics.see(frame[part[frame.index] == TRAIN])
-    encoding = statistics.encoding(kinds.names, left_out, table.missing)
+    encoding = statistics.encoding(kinds.names, table.missing)
 
     granted = max(
         _LEAST_MEMORY, _OF_FILE * (table.n_bytes or 0), _OF_FILE * table.unpacked(len(codes), len(kinds.names))
@@ -85,14 +88,16 @@ def prepare(
     n_parts = int(part.max()) + 1
     X = [np.empty(((part == one).sum(), len(encoding.names)), dtype=encoding.dtype) for one in range(n_parts)]
     filled = [0] * n_parts
-    for frame in table.chunks(text=texts, only=[*numbers, *texts], progress=progress):
+    for frame in table.chunks(text=columns.read_as_text, only=columns.read, progress=progress):
         of_rows = part[frame.index]
         for one in range(n_parts):
             mine = encoding.apply(frame[of_rows == one])
             X[one][filled[one] : filled[one] + len(mine)] = mine
             filled[one] += len(mine)
     rows = [classes[codes[part == one]] for one in range(n_parts)]
-    return Prepared(encoding, labelled, list(zip(X, rows, strict=True)), part)
+    warn_of_giveaways(encoding, X[TRAIN], codes[part == TRAIN])
+    written = table.dialect._replace(delimiter=table.delimiter)
+    return Prepared(encoding, labelled, list(zip(X, rows, strict=True)), part, written)
 
 
 def _thinned(part: np.ndarray, share: float, seed: int) -> np.ndarray:

@@ -14,7 +14,10 @@ from tightset.exceptions import ModelFileError
 from tightset.storage.fields import fits, must, shown
 from tightset.storage.file import open_model
 from tightset.storage.packing import unpack
-from tightset.tables.encoding import Category, Encoding, Number
+from tightset.tables.columns import Category, Date, Number
+from tightset.tables.dates import PARTS
+from tightset.tables.dialect import Dialect
+from tightset.tables.encoding import Encoding
 from tightset.tables.predictor import TablePredictor
 
 __all__ = ["load"]
@@ -85,6 +88,8 @@ def _check_table(model: TablePredictor) -> None:
     must(isinstance(model.target, str) and isinstance(model.about, dict), "TablePredictor.target must be a name")
     merged, dropped = vars(model).get("merged", {}), vars(model).get("dropped", [])
     must(fits(merged, dict[str, str]) and fits(dropped, list[str]), "TablePredictor.merged must be names")
+    must(isinstance(model.dialect, Dialect), "TablePredictor.dialect must be a Dialect")
+    model.dialect.checked()
     must(encoding.dtype in ("float32", "float64"), "Encoding.dtype must be float32 or float64")
     names = [column.name for column in encoding.columns]
     must(names and len(set(names)) == len(names), "Encoding.columns must have a name each")
@@ -94,6 +99,10 @@ def _check_table(model: TablePredictor) -> None:
         elif isinstance(column, Category):
             right = column.values and len(set(column.values)) == len(column.values)
             must(right and column.commonest in column.values, f"Category.values of {column.name!r} must differ")
+        elif isinstance(column, Date):
+            right = set(column.parts) <= set(PARTS) and len(set(column.parts)) == len(column.parts)
+            must(right and (column.parts or column.told), f"Date.parts of {column.name!r} must be parts of a date")
+            must(abs(column.earliest) < 2**38 and abs(column.fill) < 2**38, f"Date.fill of {column.name!r} is no date")
     for predictor in (model.predictor, *([] if model.baseline is None else [model.baseline])):
         must(isinstance(predictor, ConformalPredictor), "TablePredictor.predictor must be a predictor")
         check_predictor(predictor)

@@ -38,6 +38,7 @@ class Rare(NamedTuple):
     rows: int = _FEW_ROWS
     level: Any = None
     needed: int = 0
+    drop_unlabelled: bool = False  # rows without a label are left out, too
 
     @classmethod
     def of(cls, predictor: ConformalPredictor, policy: str = "keep", rows: int | None = None) -> Rare:
@@ -72,13 +73,15 @@ class Labelled(NamedTuple):
     merged: dict[str, str]  # into which label
     dropped: list[str]
     told: str | None  # in words
+    order: Sequence[str] = ()  # of an ordered categorical column
 
 
 class Labels:
     """The target column, chunk by chunk, as codes."""
 
-    def __init__(self, table: Any, target: str) -> None:
-        self._table, self._target = table.name, target
+    def __init__(self, table: Any, target: str, rare: Rare) -> None:
+        self._table, self._target, self._rare = table.name, target, rare
+        self._order = table.orders.get(target, ())
         self._codes: list[np.ndarray] = []
         self._at: dict[str, int] = {}
 
@@ -89,26 +92,31 @@ class Labels:
             )
         texts = frame[self._target]
         missing = texts.isna().to_numpy()
-        if missing.any():
+        if missing.any() and not self._rare.drop_unlabelled:
             raise TableError(
                 f"the target column {self._target!r} has no value in row {int(frame.index[missing.argmax()]) + 1}"
-                f"{f', nor in {int(missing.sum()) - 1:,} more' if missing.sum() > 1 else ''}: leave such rows out, or "
-                "give them a label"
+                f"{f', nor in {int(missing.sum()) - 1:,} more' if missing.sum() > 1 else ''}: give them a label, "
+                "or --drop-unlabelled to leave such rows out"
             )
         codes, distinct = texts.factorize()
-        own = np.array([self._at.setdefault(str(value), len(self._at)) for value in distinct], dtype=np.int32)
+        # -1, of a missing value, is the last of them
+        own = np.array([*(self._at.setdefault(str(value), len(self._at)) for value in distinct), -1], dtype=np.int32)
         self._codes.append(own[codes])
 
-    def settle(self, rare: Rare) -> Labelled:
+    def settle(self) -> Labelled:
+        rare = self._rare
         if not self._at:
             raise TableError(f"{self._table} has a header but no rows")
         codes = np.concatenate(self._codes)
         names = list(self._at)
+        unlabelled = int((codes < 0).sum())
+        if unlabelled:
+            warn(f"{unlabelled:,} of {len(codes):,} rows have no label and are left out")
         if len(names) < 2:
             raise TableError(
                 f"the target column {self._target!r} is {names[0]!r} in every row; at least two labels are needed"
             )
-        rows = dict(zip(names, np.bincount(codes, minlength=len(names)).tolist(), strict=True))
+        rows = dict(zip(names, np.bincount(codes[codes >= 0], minlength=len(names)).tolist(), strict=True))
         few = {name: n for name, n in sorted(rows.items(), key=lambda pair: pair[1]) if n < rare.rows}
         merged = dict.fromkeys(few if rare.policy == "other" else (), _free_name(names))
         dropped = list(few) if rare.policy == "drop" else []
@@ -119,11 +127,11 @@ class Labels:
         distinct = _as_numbers(left)
         order = np.argsort(distinct)
         place = dict(zip(np.array(left)[order].tolist(), range(len(left)), strict=True))
-        own = np.array([place[becomes[name]] if name in becomes else -1 for name in names])
+        own = np.array([*(place[becomes[name]] if name in becomes else -1 for name in names), -1])
         told = _told(rare, few, merged) if few else None
         if told and rare.policy != "other":
             warn(told + (_ADVICE if rare.policy == "keep" else ""))
-        return Labelled(distinct[order], own[codes], merged, dropped, told)
+        return Labelled(distinct[order], own[codes], merged, dropped, told, self._order)
 
     def _check(self, left: Sequence[str], rows: int, rare: Rare, few: Mapping[str, int]) -> None:
         if len(left) < 2:

@@ -1,11 +1,17 @@
-"""Values of a table as texts: a text is unchanged, and a whole number has no decimal point."""
+"""Values of a table as texts: a text is unchanged, a whole number has no decimal point, and some texts are gaps.
+
+The same texts are gaps wherever a table comes from: a file of text, Parquet, or a data frame.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import lru_cache
 from typing import Any
 
-__all__ = ["as_text", "spelled_as", "without_point"]
+__all__ = ["USUAL_GAPS", "as_text", "gaps", "spelled_as", "with_gaps", "without_point"]
+
+USUAL_GAPS = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "-nan", "NULL", "Null", "null", "None", "none")
 
 
 def as_text(values: Any) -> Any:
@@ -16,10 +22,51 @@ def as_text(values: Any) -> Any:
     (['1', None, '2.5'], ['1.0', 'a', None])
     """
     missing = values.isna()
+    if values.dtype.kind == "M" and (values.dropna() == values.dropna().dt.normalize()).all():
+        values = values.dt.strftime("%Y-%m-%d")  # days, as they are written to a file
+    elif values.dtype.kind == "f" and values.dtype.itemsize < 8:
+        values = values.astype(str).map(without_point)  # 0.1 in float32 is 0.1, and not what it is in float64
     texts = values.astype(object).map(
         lambda value: value if isinstance(value, str) else without_point(str(value)), na_action="ignore"
     )
     return texts.astype(object).where(~missing & (texts != ""), None)
+
+
+@lru_cache(16)
+def gaps(missing: tuple[str, ...], *, label: bool = False) -> tuple[frozenset[str], frozenset[float]]:
+    """Texts and numbers that stand for a missing value; of a ``label`` NA and None may be names.
+
+    >>> texts, numbers = gaps(("-1", "?"))
+    >>> sorted(texts - set(USUAL_GAPS)), numbers
+    (['-1', '-1.0', '?'], frozenset({-1.0}))
+    """
+    texts, numbers = {"", *missing} if label else {*USUAL_GAPS, *missing}, set()
+    for text in missing:
+        try:
+            number = float(text)
+        except ValueError:
+            continue
+        numbers.add(number)
+        texts |= {f"{int(number)}", f"{int(number)}.0"} if number.is_integer() else set()
+    return frozenset(texts), frozenset(numbers)
+
+
+def with_gaps(values: Any, missing: Collection[str], *, label: bool = False) -> Any:
+    """A column with None or NaN where it has one of the usual texts for a missing value, or one of ``missing``.
+
+    >>> import pandas as pd
+    >>> with_gaps(pd.Series([1, -1]), ["-1"]).tolist(), with_gaps(pd.Series(["a", "NA"]), []).tolist()
+    ([1.0, nan], ['a', None])
+    """
+    texts, numbers = gaps(tuple(missing), label=label)
+    if values.dtype.kind in "fiu":
+        there = values.isin(numbers) if numbers else None
+    elif values.dtype.kind == "O":  # numbers may be among the texts
+        there = values.isin(texts | numbers)
+        return values.astype(object).where(~there, None) if there.any() else values
+    else:
+        there = None
+    return values.mask(there) if there is not None and there.any() else values
 
 
 def without_point(text: str) -> str:
