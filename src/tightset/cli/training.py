@@ -93,6 +93,7 @@ def fit(
 
     Example: tightset fit flowers.csv --target species --confidence 0.9 --confidence 0.95 --test 0.25
     """
+    from tightset.tables.columns import Date
     from tightset.tables.fitting import fit_prepared
     from tightset.tables.preparing import CALIBRATE, HELD_OUT, TEST, prepare, split_rows
     from tightset.tables.target import Rare
@@ -163,6 +164,9 @@ def fit(
     say(f"labels: {counted(rows['labels'], 12)}")
     if model.merged:
         say(rows["rare labels"])
+    for column in model.encoding.columns:
+        if isinstance(column, Date):
+            say(f"{column.name!r} is read as dates: {', '.join(column.names)}")
     for name, why in model.encoding.left_out.items():
         if name in (drop or []):
             continue

@@ -121,6 +121,8 @@ def open_model(path: Any) -> Opened:
     from safetensors.numpy import load
 
     path = Path(path)
+    if path.exists() and not path.is_file():
+        raise ModelFileError(f"{path} is {'a folder' if path.is_dir() else 'a pipe or a device'}, not a tightset model")
     data = path.read_bytes()
     try:
         start, header = _split(data)

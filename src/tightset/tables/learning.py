@@ -12,7 +12,7 @@ from tightset.exceptions import TableError, needed_for, warn
 from tightset.tables.columns import MISSING, OTHER, Category, Column, Date, Number
 from tightset.tables.dates import PARTS, TIMES, example, forms_of, moments, part_of
 from tightset.tables.encoding import Encoding
-from tightset.tables.numbers import SEPARATED, as_numbers, is_number
+from tightset.tables.numbers import SEPARATED, as_numbers, is_number, marks_of
 from tightset.tables.texts import without_point
 
 __all__ = ["ColumnKinds", "Kinds", "Statistics"]
@@ -99,8 +99,8 @@ class ColumnKinds:
                 dates[name] = self._form(name)
             elif self._separated[name] > 0.9 * other:
                 raise TableError(
-                    f"the column {name!r} seems to hold numbers with separators: {self._first_text[name][0]!r}; "
-                    f"give --decimal ',' or --thousands ',' as they are written; or --categorical {name!r}"
+                    f"the column {name!r} seems to hold numbers with separators: {self._first_text[name][0]!r}; give "
+                    f"{marks_of(self._first_text[name][0])}, or --categorical {name!r}"
                 )
             elif other < _FEW_TEXTS * (some + other):
                 text, row = self._first_text[name]
@@ -225,7 +225,7 @@ class Statistics:
         if not asked and sum(counts[value] for value in enough) < (self._rows - missing) / 2:
             return (
                 f"{many} different texts in {self._rows:,} training rows are not categories (a name, an identifier, a "
-                f"text, a date?); if they are, give --categorical {name!r}"
+                f"text?); if they are, give --categorical {name!r}"
             )
         if asked and sum(n >= least for n in counts.values()) > at_most:
             warn(

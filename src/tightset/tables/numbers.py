@@ -9,7 +9,7 @@ import numpy as np
 
 from tightset.exceptions import TableError, needed_for
 
-__all__ = ["SEPARATED", "as_numbers", "is_number"]
+__all__ = ["SEPARATED", "as_numbers", "is_number", "marks_of"]
 
 # Numbers with a separator of thousands, or a decimal comma: they are texts, and the user is told.
 SEPARATED = r"-?(\d{1,3}([ '.,]\d{3})+([.,]\d+)?|\d+,\d+)"
@@ -18,6 +18,20 @@ SEPARATED = r"-?(\d{1,3}([ '.,]\d{3})+([.,]\d+)?|\d+,\d+)"
 def is_number(text: str) -> bool:
     """Whether it is a plain number: ``float`` takes more, such as ``nan`` and ``1_000``."""
     return re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", text, re.ASCII) is not None
+
+
+def marks_of(text: str) -> str:
+    """The options that read a number with separators.
+
+    >>> marks_of("1.234,5"), marks_of("12,345"), marks_of("0,5"), marks_of("1 234")
+    ("--decimal ',' --thousands '.'", "--thousands ','", "--decimal ','", "--thousands ' '")
+    """
+    found = [mark for mark in text if mark in " '.,"]
+    grouped = re.fullmatch(r"-?\d{1,3}([ '.,]\d{3})+", text) is not None and len(set(found)) == 1
+    decimal = None if grouped else found[-1]
+    thousands = next((mark for mark in found if mark != decimal), None)
+    options = {"--decimal": decimal if decimal != "." else None, "--thousands": thousands}
+    return " ".join(f"{name} {mark!r}" for name, mark in options.items() if mark)
 
 
 def as_numbers(values: Any, name: str) -> np.ndarray:
