@@ -37,7 +37,7 @@ def panels(
         "size": figures.curves(
             levels, series, marked=marked, floor_at=0.0, logarithmic=bool(max(one.max() for _, one in series) > 20)
         ),
-        "together": figures.shared_labels(labels, found.together, n),
+        "together": figures.shared_labels(found.together, n),
         "by_label": None if of_labels is None else figures.label_bars(labels, of_labels, levels),
         "table": [{"mean": number(mean[k])} for k in range(len(levels))],
     }
