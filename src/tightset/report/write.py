@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 from base64 import b64encode
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -28,7 +27,7 @@ from tightset.estimators.base import ConformalPredictor
 from tightset.exceptions import needed_for
 from tightset.report import figures as report_figures
 from tightset.report.numbers import Listed, by_label, hardest, listed, stops, tally
-from tightset.report.panels import LabelTexts, label_texts, panels
+from tightset.report.panels import LabelTexts, halves, label_texts, panels, twins
 from tightset.report.rows import UNSEEN, cells_of, row_of
 from tightset.report.words import (
     NAME,
@@ -51,7 +50,6 @@ __all__ = ["ReportPage", "write_report"]
 _ENTRIES = 2**20  # rows x labels in the table at most: about a byte each in the page
 _PAGE = 25  # rows of the table shown at once
 _EXAMPLES = 6
-_TAIL = 8  # characters at the end of a label that stay if it is shortened and begins like another; as in the script
 _NAMED = 8  # labels that fall short and are named at once; the others are in a list that opens
 
 
@@ -179,7 +177,7 @@ def write_report(
         "n": n,
         "C": C,
         "labels": labels,
-        "twins": [begin for begin, count in Counter(map(_begin, labels)).items() if begin and count > 1],
+        "twins": twins(labels),
         "has_labels": codes is not None,
         "levels": [level_text(level) for level in levels],
         "asked_for": [significance(level) in map(significance, model.levels_) for level in levels],
@@ -210,11 +208,6 @@ def write_report(
     with written_whole(path) as file:
         file.write(html.encode())
     return path
-
-
-def _begin(name: str) -> str:
-    """What is left of a long label where there is little room; others are shown whole, or nearly so."""
-    return name[: 2 * _TAIL - 4] if len(name) > 2 * _TAIL else ""
 
 
 def _check(model: ConformalPredictor, X: Any, baseline: Any) -> None:
@@ -328,7 +321,6 @@ def _render(facts: dict[str, Any], data: str) -> str:
     from markupsafe import Markup
 
     folder = files("tightset.report") / "page"
-    twins = set(facts["twins"])
 
     def read(name: str) -> str:
         return (folder / name).read_text(encoding="utf-8")
@@ -338,7 +330,7 @@ def _render(facts: dict[str, Any], data: str) -> str:
     )
     style, script = read("page.css"), read("figures.js") + read("page.js")
     pages.filters["parts"] = lambda text: text.split("`")  # words, code, words, ...
-    pages.filters["halves"] = lambda name: (name[:-_TAIL], name[-_TAIL:]) if _begin(name) in twins else (name, "")
+    pages.filters["halves"] = partial(halves, alike=set(facts["twins"]))
     return pages.get_template("page.html").render(
         facts,
         style=Markup(style),  # noqa: S704
