@@ -184,6 +184,17 @@ def test_sizes_of_many_labels_are_in_even_bins_at_every_stop(opened, long):
             assert text == (f"{count:,} ({percent(count / len(size))})" if count else "0")
 
 
+def test_on_a_phone_sets_stand_whole_beside_the_numbers_of_their_rows(opened, long):
+    found = opened(long.path, 360).execute_script("""
+        const box = document.querySelector("#rows .box").getBoundingClientRect();
+        const labels = [...document.querySelectorAll("#table .set .label, #examples .label")];
+        const within = (label) => label.getBoundingClientRect().right <= box.right + 5; // a space may hang over
+        return labels.map((label) => [label.textContent, within(label),
+          label.scrollWidth <= label.clientWidth || getComputedStyle(label).whiteSpace === "pre-wrap", label.title])""")
+    assert len(found) > 50
+    assert [one for one in found if not (one[1] and one[2] and one[0] == one[3])] == []
+
+
 def level_of(page):
     return round(float(page.find_element(By.CSS_SELECTOR, ".big-level").text.removesuffix("%")) / 100, 6)
 

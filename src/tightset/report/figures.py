@@ -22,7 +22,7 @@ from tightset.report.numbers import ByLabel, size_bins
 __all__ = ["WIDTH", "curves", "label_bars", "shared_cells", "shared_labels", "size_bars"]
 
 WIDTH = 430
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 20, 34, 46
+_LEFT, _RIGHT, _TOP, _BOTTOM = 54, 20, 34, 46
 _TICKS = (0.5, 0.8, 0.9, 0.95, 0.99, 0.999)
 _LABELS = 20  # of the figure by label
 _SHARING = 12  # of the figure of labels that share sets
