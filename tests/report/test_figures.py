@@ -134,8 +134,8 @@ SHOWN = """
     const of = {};
     for (const figure of document.querySelectorAll("[role=img]"))
       of[figure.id || figure.getAttribute("aria-labelledby")] = bare(figure);
-    for (const table of document.querySelectorAll("table")) of[table.id || table.closest("[aria-label], section").ariaLabel
-      || "comparison"] = bare(table);
+    for (const table of document.querySelectorAll("table"))
+      of[table.id || table.closest("[aria-label], section").ariaLabel || "comparison"] = bare(table);
     of.examples = bare(document.getElementById("examples"));
     const said = [...document.querySelectorAll("figure, #rows")].map((one) => one.textContent);
     return { of, said, level: document.querySelector(".big-level").textContent };"""
