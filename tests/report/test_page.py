@@ -19,7 +19,7 @@ from makers import baseline, quick_scpo
 from tightset import ConformalClassifier
 from tightset.conformal.shortfall import of_rows
 from tightset.report import ReportPage, write_report
-from tightset.report.numbers import by_label, stops, tally
+from tightset.report.numbers import by_label, size_bins, stops, tally
 from tightset.report.words import number, percent
 
 SCRIPT, IMAGE = "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>'
@@ -259,7 +259,7 @@ def test_comparison_says_losses_plainly(rows, model, tmp_path):
     worse = ConformalClassifier(one_column, random_state=0).fit(X, y)
     page, _ = read(write_report(tmp_path / "page.html", worse, X_new, y_new, baseline=model, baseline_name="the other"))
     assert "Comparison with the other" in page
-    assert "larger (a loss) at 80\N{NO-BREAK SPACE}%, 90\N{NO-BREAK SPACE}%, 95" in page
+    assert "larger (a loss) at 80%, 90%, 95" in page
     assert page.count("larger: a loss") >= 3
     page, _ = read(write_report(tmp_path / "page.html", model, X_new, y_new, baseline=model))
     assert "At equal coverage on these rows the sets of the model are not clearly different at" in page
@@ -281,7 +281,7 @@ def test_how_to_reproduce_names_versions_parameters_and_what_it_was_told(rows, t
 
 def test_the_level_at_which_it_opens_can_be_chosen(rows, model, tmp_path):
     data = read(write_report(tmp_path / "page.html", model, *rows[2:], page=ReportPage(confidence=0.873)))[1]
-    assert data["say"][data["start"]]["level"] == "87.3\N{NO-BREAK SPACE}%"
+    assert data["say"][data["start"]]["level"] == "87.3%"
     assert "one model serves all" in data["say"][data["start"]]["note"]
     with pytest.raises(ValueError, match="confidence must be a number between 0 and 1"):
         write_report(tmp_path / "page.html", model, *rows[2:], page=ReportPage(confidence=95))
@@ -431,3 +431,35 @@ def test_words_are_labels_per_set(rows, model, tmp_path):
     assert not re.search("labels a set", page, re.IGNORECASE)
     assert "Labels per set" in page
     assert "So it does here" not in page
+
+
+def test_percent_is_written_in_one_way(rows, model, tmp_path):
+    page, data = read(write_report(tmp_path / "page.html", model, *rows[2:], baseline=model))
+    text = re.sub(r"<style>.*?</style>|<script.*?</script>", "", page, flags=re.DOTALL)
+    said = json.dumps([data["say"], data["sizes"], data["ofLabels"], data["pairs"]], ensure_ascii=False)
+    assert re.findall(r"\d+(?:\s|&nbsp;|&#160;)+%", text + said) == []
+    assert len(re.findall(r"\d%", text)) > 50
+
+
+@pytest.mark.parametrize("C", [2, 16, 17, 29, 1000])
+def test_bins_of_sizes_are_even_and_few_and_hold_all_sizes(C):
+    rng = np.random.default_rng(C)
+    for size in (rng.integers(0, C + 1, 500), rng.binomial(C, 0.1, 500), np.full(500, C), np.zeros(500, dtype=int)):
+        bins = size_bins(size, C)
+        assert bins[0] == (0, 0)
+        assert len(bins) <= 18
+        assert [low for low, _ in bins[1:]] == [high + 1 for _, high in bins[:-1]]
+        assert bins[-1][1] is None or bins[-1][1] >= size.max()
+        assert len({high - low for low, high in bins[1:-1]}) <= 1
+        if bins[-1][1] is None:
+            assert (size >= bins[-1][0]).mean() <= 0.05
+    assert size_bins(np.minimum(rng.poisson(5, 500), C), C)[1] == (1, 1)
+
+
+def test_what_has_names_is_listed_and_not_written_as_python(rows, model, tmp_path):
+    many = {f"label {c}": c for c in range(45)}
+    about = {"labels": {SCRIPT: 1234, "b": {"x": 1}}, "none": {}, "some": ("a", 2.5), "many": many}
+    page, _ = read(write_report(tmp_path / "page.html", model, *rows[2:], page=ReportPage(about=about)))
+    text = Elements(page[page.index("How to reproduce</h2>") : page.index("</main>")]).text
+    assert not any("{" in part for part in text)
+    assert {SCRIPT, "1,234", "x: 1", "none", "a, 2.5", "label 44", "and 15 more"} <= set(text)

@@ -2,8 +2,9 @@
 
 Conventions
 -----------
-A figure is `WIDTH` units wide, which is about its width in pixels on a screen. Levels lie on a logarithmic axis of the
-error rate, so that 90, 99 and 99.9 % are equally far apart.
+Curves are `WIDTH` units wide, which is about their width in pixels on a screen. Bars and squares are placed in percent
+of the width that there is, beside names that the style of the page shortens where they do not fit. Levels lie on a
+logarithmic axis of the error rate, so that 90%, 99% and 99.9% are equally far apart.
 """
 
 from __future__ import annotations
@@ -16,15 +17,16 @@ from typing import Any
 import numpy as np
 
 from tightset.conformal.ranks import significance
-from tightset.report.numbers import ByLabel
+from tightset.report.numbers import ByLabel, size_bins
 
 __all__ = ["WIDTH", "curves", "label_bars", "shared_cells", "shared_labels", "size_bars"]
 
 WIDTH = 430
-_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 14, 14, 40
+_LEFT, _RIGHT, _TOP, _BOTTOM = 54, 20, 34, 46
 _TICKS = (0.5, 0.8, 0.9, 0.95, 0.99, 0.999)
 _LABELS = 20  # of the figure by label
 _SHARING = 12  # of the figure of labels that share sets
+_STEP = 26  # pixels from row to row of the figure of labels that share sets
 
 Figure = dict[str, Any]
 
@@ -107,6 +109,7 @@ def curves(
         "lines": lines,
         "band": outline,
         "x": _round(x),
+        "logarithmic": logarithmic,
     }
 
 
@@ -118,42 +121,38 @@ def _path(x: Sequence[float], y: Sequence[float]) -> str:
     return "M" + "L".join(f"{a:g} {b:g}" for a, b in zip(x, y, strict=True))
 
 
-def size_bars(bins: Sequence[tuple[int, int]], size: np.ndarray) -> tuple[Figure, np.ndarray]:
-    """Bars of the shares of set sizes, and their counts ``(K, bins)``; ``widths`` has those of each level."""
-    edges = [low for low, _ in bins] + [bins[-1][1] + 1]
-    counts = np.array([np.histogram(one, bins=edges)[0] for one in size])
-    names = [_of_size(low, high, last=at == len(bins) - 1) for at, (low, high) in enumerate(bins)]
-    start = 24 + 6.5 * max(map(len, names))
-    widths = counts / size.shape[1] * (WIDTH - start - 112)
-    step = 25
-    return {
-        "width": WIDTH,
-        "height": step * len(bins) + 8,
-        "start": start,
-        "bars": [{"y": 6 + step * at, "name": name} for at, name in enumerate(names)],
-        "widths": [_round(one) for one in widths],
-    }, counts
+def size_bars(size: np.ndarray, C: int) -> Figure:
+    """Bars of the shares of set sizes, the rows of a table: ``stops`` has names, counts and shares at each level."""
+    stops = []
+    for one in size:
+        bins = size_bins(one, C)
+        counts = np.histogram(one, bins=[*(low for low, _ in bins), C + 1])[0]
+        stops.append(
+            {
+                "names": [_of_size(low, high, C) for low, high in bins],
+                "counts": counts.tolist(),
+                "shares": _round(100 * counts / len(one)),
+            }
+        )
+    return {"stops": stops, "bars": max(len(stop["names"]) for stop in stops)}
 
 
-def _of_size(low: int, high: int, *, last: bool) -> str:
-    if high == 0:
-        return "empty"
-    if low == high:
-        return f"all {low:,} labels" if last and low > 1 else f"{low:,} label{'s' if low > 1 else ''}"
-    return f"{low:,} to {high:,} labels"
+def _of_size(low: int, high: int | None, C: int) -> str:
+    if high is None:
+        return f"{low:,} or more"
+    if low < high:
+        return f"{low:,} to {high:,}"
+    return "empty" if low == 0 else f"all {low:,}" if low == C > 1 else f"{low:,}"
 
 
 def label_bars(names: Sequence[str], labels: ByLabel, levels: Sequence[Any]) -> Figure:
-    """Coverage with its interval and mean size, by label; ``stops`` has the coordinates of each level.
+    """Coverage with its interval and mean size, by label; ``stops`` has the places of each level, in % of the width.
 
     Of many labels those are shown with most rows missed beyond what was asked at that level.
     """
     asked = np.array([float(level) for level in levels])
     missing = asked[:, None] * labels.rows - labels.covered
     shown = np.sort(np.argsort(-missing, axis=1, kind="stable")[:, :_LABELS], axis=1)
-    step, top, left = 22, 26, _room(names, labels.of[np.unique(shown)])
-    mid = left + round((WIDTH - left) / 2)
-    right = mid + 28
 
     def stop(k: int) -> Figure:
         some = shown[k]
@@ -161,9 +160,9 @@ def label_bars(names: Sequence[str], labels: ByLabel, levels: Sequence[Any]) -> 
         low = max(0.0, floor(10 * (min(float(ends[0].min()), asked[k]) - 0.01)) / 10)
 
         def x(shares: Any) -> list[float]:
-            return _round(left + (np.asarray(shares) - low) / (1.0 - low) * (mid - left))
+            return _round(100 * (np.asarray(shares) - low) / (1.0 - low))
 
-        width = _round(size / (float(size.max()) or 1.0) * (WIDTH - right - 44))
+        width = _round(100 * size / (float(size.max()) or 1.0))
         return {
             "asked": x(asked[k])[0],
             "ticks": [f"{100 * at:.0f}" for at in (low, (1 + low) / 2, 1.0)],
@@ -171,45 +170,19 @@ def label_bars(names: Sequence[str], labels: ByLabel, levels: Sequence[Any]) -> 
         }
 
     return {
-        "width": WIDTH,
-        "height": top + step * shown.shape[1] + 26,
-        "top": top,
-        "bottom": top + step * shown.shape[1],
-        "step": step,
-        "left": left,
-        "right": right,
-        "ticks": [left, (left + mid) / 2, mid],
         "stops": [stop(k) for k in range(len(levels))],
         "shown": shown.shape[1],
         "of": len(labels.of),
+        "longest": max(len(names[c]) for c in labels.of[np.unique(shown)]),
     }
 
 
-def _room(names: Sequence[str], shown: np.ndarray) -> int:
-    """Units for the names of labels on the left; the template shortens what is longer."""
-    return 24 + 7 * min(13, max(2, *(len(names[c]) for c in shown), 0))
-
-
-def shared_labels(names: Sequence[str], together: dict[int, np.ndarray], rows: int) -> Figure | None:
+def shared_labels(together: dict[int, np.ndarray], rows: int) -> Figure | None:
     """A heat map of the share of rows whose set holds both labels, for the labels that share most.
 
     ``stops`` has labels and counts of each level that was counted, None where no set holds two; None if none was.
     """
-    if not together:
-        return None
-    stops = {k: _sharing(one, rows) for k, one in together.items()}
-    shown = [stop["labels"] for stop in stops.values() if stop]
-    left = _room(names, np.unique(np.concatenate(shown)) if shown else np.arange(0))
-    top, most = 30 + round(0.6 * left), max(map(len, shown), default=1)
-    step = round(min(34.0, (WIDTH - left - 56) / most), 2)
-    return {
-        "width": WIDTH,
-        "height": round(top + step * most + 8, 2),
-        "left": left,
-        "top": top,
-        "step": step,
-        "stops": stops,
-    }
+    return {"stops": {k: _sharing(one, rows) for k, one in together.items()}, "step": _STEP} if together else None
 
 
 def _sharing(together: np.ndarray, rows: int) -> Figure | None:
@@ -227,20 +200,19 @@ def _sharing(together: np.ndarray, rows: int) -> Figure | None:
         "counts": counts.tolist(),
         "texts": [_short_number(per * count / rows) for count in counts.tolist()],
         "shades": [round(0.5 * count / int(pairs.max()), 3) for count in counts.tolist()],
-        "pairs": [
-            (a, b, f"{pairs[a, b]:,} ({100 * pairs[a, b] / rows:.1f}\N{NO-BREAK SPACE}%)") for a, b in _most(pairs)
-        ],
+        "pairs": [(a, b, f"{pairs[a, b]:,} ({100 * pairs[a, b] / rows:.1f}%)") for a, b in _most(pairs)],
     }
 
 
-def shared_cells(figure: Figure, stop: Figure, names: Sequence[str], rows: int) -> list[Figure]:
+def shared_cells(stop: Figure, names: Sequence[str], rows: int) -> list[Figure]:
     """The squares of a stop of `shared_labels`, row by row; the script of the page has the same rule."""
-    S, left, top, step = len(stop["labels"]), figure["left"], figure["top"], figure["step"]
+    S = len(stop["labels"])
     place = {pair: at for at, pair in enumerate(combinations(range(S), 2))}
     cells = []
     for i, a in enumerate(stop["labels"]):
         for j, b in enumerate(stop["labels"]):
-            cell: Figure = {"x": round(left + step * j, 2), "y": round(top + step * i, 2), "own": i == j}
+            left, middle = _round([100 * j / S, 100 * (j + 0.5) / S])
+            cell: Figure = {"x": left, "middle": middle, "y": _STEP * i, "own": i == j}
             if i != j:
                 at = place[min(i, j), max(i, j)]
                 title = f"{names[a]} and {names[b]}: {stop['counts'][at]:,} of {rows:,} sets"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,7 +38,8 @@ _STOPS = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.82, 0.84, 0.86, 0.88, 0.9, 0.9
           0.98, 0.99, 0.995, 0.999)  # fmt: skip
 _LABELS_TOGETHER = 2000  # beyond, pairs of labels are not counted
 _PAIRS_IN_MEMORY, _PAIRS_WORK = 2**25, 10**12  # counts, and products to sum, at most; else at one stop only
-_TOP = 10  # labels a row whose p-values are kept
+_TOP = 10  # labels of each row whose p-values are kept
+_BARS = 16  # of the figure of set sizes, besides that of empty sets
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_"
 
 
@@ -192,20 +192,27 @@ def listed(
     )
 
 
-def size_bins(C: int) -> list[tuple[int, int]]:
-    """Sizes from 0 to C, each by itself while they are few, as pairs (from, to).
+def size_bins(size: np.ndarray, C: int) -> list[tuple[int, int | None]]:
+    """Bins of set sizes as pairs (from, to): each size by itself, or bins of equal width after the empty set.
 
-    >>> size_bins(3)
+    Up to `_BARS` labels every size has its bin. Of more labels the bins are as narrow as they can be with 95% of the
+    rows in the first `_BARS`; larger sets are in a last one that is open (None).
+
+    >>> size_bins(np.array([1, 2]), 3)
     [(0, 0), (1, 1), (2, 2), (3, 3)]
-    >>> size_bins(30)
-    [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 10), (11, 20), (21, 29), (30, 30)]
+    >>> size_bins(np.array([1, 5] * 20 + [300]), 1000)[-2:]
+    [(16, 16), (17, None)]
+    >>> size_bins(np.array([3, 40, 62]), 64)[:3], size_bins(np.array([3, 40, 62]), 64)[-1]
+    ([(0, 0), (1, 5), (6, 10)], (61, 64))
     """
-    if C <= 10:
+    if C <= _BARS:
         return [(w, w) for w in range(C + 1)]
-    ends = [0, 1, 2, 3, 4, 5]
-    while ends[-1] < C - 1:
-        ends.append(min(C - 1, next(m * 10**e for e in range(9) for m in (1, 2, 5) if m * 10**e > ends[-1])))
-    return [(0, 0), *((low + 1, high) for low, high in pairwise(ends)), (C, C)]
+    most = int(size.max())
+    usual = np.quantile(size, 0.95, method="inverted_cdf")
+    width = next(m * 10**e for e in range(9) for m in (1, 2, 5) if _BARS * m * 10**e >= usual)
+    ends = [min(width * at, C) for at in range(1, min(_BARS, max(1, -(-most // width))) + 1)]
+    bins: list[tuple[int, int | None]] = [(0, 0), *((width * at + 1, end) for at, end in enumerate(ends))]
+    return bins if most <= ends[-1] else [*bins, (ends[-1] + 1, C if ends[-1] + 1 == C else None)]
 
 
 class ByLabel(NamedTuple):

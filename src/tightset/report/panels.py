@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -12,9 +14,10 @@ from tightset.report import figures
 from tightset.report.numbers import ByLabel, Tally
 from tightset.report.words import band, number, percent
 
-__all__ = ["LabelTexts", "label_texts", "panels"]
+__all__ = ["LabelTexts", "halves", "label_texts", "panels", "twins"]
 
 LabelTexts = dict[str, Any]
+_TAIL = 8  # characters at the end of a label that stay if it is shortened and begins like another; as in the script
 
 
 def panels(
@@ -37,7 +40,7 @@ def panels(
         "size": figures.curves(
             levels, series, marked=marked, floor_at=0.0, logarithmic=bool(max(one.max() for _, one in series) > 20)
         ),
-        "together": figures.shared_labels(labels, found.together, n),
+        "together": figures.shared_labels(found.together, n),
         "by_label": None if of_labels is None else figures.label_bars(labels, of_labels, levels),
         "table": [{"mean": number(mean[k])} for k in range(len(levels))],
     }
@@ -86,3 +89,26 @@ def label_texts(labels: ByLabel) -> LabelTexts:
         "size": [[number(float(one)) for one in sizes] for sizes in labels.size],
         "short": [[one.label for one in short.labels] for short in labels.short],
     }
+
+
+def _begin(name: str) -> str:
+    """What is left of a long label where there is little room; others are shown whole, or nearly so."""
+    return name[: 2 * _TAIL - 4] if len(name) > 2 * _TAIL else ""
+
+
+def twins(labels: list[str]) -> list[str]:
+    """How labels begin that would look the same if only their ends were cut off.
+
+    >>> twins(["Front seat, left side", "Front seat, right side", "Back seat, right side", "None"])
+    ['Front seat, ']
+    """
+    return [begin for begin, count in Counter(map(_begin, labels)).items() if begin and count > 1]
+
+
+def halves(name: str, alike: Collection[str]) -> tuple[str, str]:
+    """A label as the part that the style of the page may shorten and the end that stays.
+
+    >>> halves("Front seat, left side", ["Front seat, "]), halves("Back seat, right side", ["Front seat, "])
+    (('Front seat, l', 'eft side'), ('Back seat, right side', ''))
+    """
+    return (name[:-_TAIL], name[-_TAIL:]) if _begin(name) in alike else (name, "")

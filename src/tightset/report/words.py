@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from inspect import signature
 from typing import Any
@@ -21,6 +21,7 @@ from tightset.report.numbers import ByLabel, Tally, calibration
 __all__ = [
     "NAME",
     "about_model",
+    "as_lists",
     "band",
     "compared",
     "in_short",
@@ -67,17 +68,17 @@ def text(value: Any, length: int) -> str:
 
 
 def level_text(level: Any) -> str:
-    return f"{100 * float(level):.10g}\N{NO-BREAK SPACE}%"
+    return f"{100 * float(level):.10g}%"
 
 
 def percent(share: float) -> str:
-    r"""A share with the digits that tell it from all and from nothing.
+    """A share with the digits that tell it from all and from nothing.
 
     >>> percent(0.95123), percent(0.9996), percent(1.0), percent(0.0001)
-    ('95.1\xa0%', '99.96\xa0%', '100\xa0%', '0.01\xa0%')
+    ('95.1%', '99.96%', '100%', '0.01%')
     """
     digits = 0 if share in (0, 1) else 1 if 0.001 <= share <= 0.999 else 2
-    return f"{100 * share:.{digits}f}\N{NO-BREAK SPACE}%"
+    return f"{100 * share:.{digits}f}%"
 
 
 def number(value: float) -> str:
@@ -221,6 +222,32 @@ def about_model(model: ConformalPredictor) -> dict[str, Any]:
     }
 
 
+def as_lists(value: Any) -> str | list[tuple[str, str]]:
+    """What was told about the page, for reading: a text, or the names and values of what has names.
+
+    >>> as_lists({"yes": 1234, "no": 0.51234567}), as_lists(["a", 2]), as_lists({})
+    ([('yes', '1,234'), ('no', '0.51235')], 'a, 2', 'none')
+    >>> as_lists({"at 90%": {"a": 1, "b": 2}}), as_lists(20000), as_lists(True)
+    ([('at 90%', 'a: 1, b: 2')], '20,000', 'yes')
+    """
+    if isinstance(value, Mapping) and value:
+        return [(text(name, NAME), _as_text(one)) for name, one in value.items()]
+    return _as_text(value)
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, (Mapping, list, tuple, set, frozenset)):
+        pairs = [f"{name}: {_as_text(one)}" for name, one in value.items()] if isinstance(value, Mapping) else []
+        return text(", ".join(pairs or map(_as_text, value)), 4000) or "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (int, np.integer)):
+        return f"{value:,}"
+    if isinstance(value, (float, np.floating)) and np.isfinite(value):
+        return f"{value:,.5g}"
+    return text(value, 4000) or "–"  # noqa: RUF001
+
+
 def versions() -> dict[str, str]:
     import platform
 
@@ -290,7 +317,7 @@ def compared(
 def _change(share: float) -> str:
     if share != share:
         return "–"  # noqa: RUF001
-    return f"{100 * share + 0.0:+z.1f}\N{NO-BREAK SPACE}%".replace("-", "−")  # noqa: RUF001
+    return f"{100 * share + 0.0:+z.1f}%".replace("-", "−")  # noqa: RUF001
 
 
 def in_short(rows: list[dict[str, Any]]) -> str:

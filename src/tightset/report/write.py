@@ -26,12 +26,13 @@ from tightset.conformal.shortfall import REMEDY
 from tightset.estimators.base import ConformalPredictor
 from tightset.exceptions import needed_for
 from tightset.report import figures as report_figures
-from tightset.report.numbers import Listed, by_label, hardest, listed, size_bins, stops, tally
-from tightset.report.panels import LabelTexts, label_texts, panels
+from tightset.report.numbers import Listed, by_label, hardest, listed, stops, tally
+from tightset.report.panels import LabelTexts, halves, label_texts, panels, twins
 from tightset.report.rows import UNSEEN, cells_of, row_of
 from tightset.report.words import (
     NAME,
     about_model,
+    as_lists,
     compared,
     in_short,
     level_text,
@@ -153,9 +154,11 @@ def write_report(
     rows = listed(model, take(X, at), None if codes is None else codes[at], levels, some_groups, at)
     columns, numeric, cells = cells_of(X if frame is None else frame, at, getattr(model, "feature_names_in_", None))
 
-    sizes, counts = report_figures.size_bars(size_bins(C), found.size)
+    sizes = report_figures.size_bars(found.size, C)
+    for stop in sizes["stops"]:
+        stop["texts"] = [f"{count:,} ({percent(count / n)})" if count else "0" for count in stop["counts"]]
     of_labels = None if codes is None or not (codes >= 0).any() else by_label(model, codes, found, levels)
-    drawn = panels(model, found, other, of_labels, levels, labels, text(baseline_name, 40))
+    drawn = panels(model, found, other, of_labels, levels, labels, text(baseline_name, 80))
     said = [say(model, found, of_labels, levels, k, other) for k in range(len(levels))]
     for k, stop in (drawn["together"] or {"stops": {}})["stops"].items():
         said[k]["pairs"] = say_of_pairs(stop, C)
@@ -174,6 +177,7 @@ def write_report(
         "n": n,
         "C": C,
         "labels": labels,
+        "twins": twins(labels),
         "has_labels": codes is not None,
         "levels": [level_text(level) for level in levels],
         "asked_for": [significance(level) in map(significance, model.levels_) for level in levels],
@@ -183,9 +187,6 @@ def write_report(
         "model": about_model(model),
         "baseline": None if other is None else text(baseline_name, 80),
         "sizes": sizes,
-        "size_texts": [
-            [f"{count:,} ({percent(count / n)})" if count else "0" for count in one] for one in counts.tolist()
-        ],
         "figures": drawn,
         "of_labels": _labels_now(texts, labels, chosen),
         "short": [] if texts is None else texts["short"][chosen],
@@ -200,7 +201,7 @@ def write_report(
         "rows": [row(r) for r in range(min(_PAGE, len(shown)))],
         "examples": [row(r) for r in range(len(shown), len(at))],
         "page": _PAGE,
-        "about": {text(name, NAME): text(value, 4000) for name, value in (page.about or {}).items()},
+        "about": {text(name, NAME): as_lists(value) for name, value in (page.about or {}).items()},
         "versions": versions(),
     }
     html = _render(facts, _embedded(facts, rows, cells, codes, at, texts))
@@ -254,7 +255,7 @@ def _pairs_now(figure: dict[str, Any] | None, labels: list[str], n: int, chosen:
     if stop is not None:
         now |= {
             "names": [labels[c] for c in stop["labels"]],
-            "cells": report_figures.shared_cells(figure, stop, labels, n),
+            "cells": report_figures.shared_cells(stop, labels, n),
             "table": [(labels[a], labels[b], count) for a, b, count in stop["pairs"]],
         }
     return now
@@ -278,8 +279,8 @@ def _embedded(
         "start": facts["chosen"],
         "say": facts["say"],
         "labels": facts["labels"],
-        "widths": facts["sizes"]["widths"],
-        "bars": facts["size_texts"],
+        "twins": facts["twins"],
+        "sizes": facts["sizes"]["stops"],
         "marks": {
             name: {"x": figures[name]["x"], "y": [point["y"] for point in figures[name]["lines"][0]["points"]]}
             for name in ("coverage", "size")
@@ -291,7 +292,7 @@ def _embedded(
         "named": _NAMED,
         "pairs": figures["together"]
         and {
-            **{name: figures["together"][name] for name in ("left", "top", "step")},
+            "step": figures["together"]["step"],
             "stops": list(figures["together"]["stops"].values()) if facts["pairs"]["follows"] else None,
         },
         "unseen": UNSEEN,
@@ -327,9 +328,9 @@ def _render(facts: dict[str, Any], data: str) -> str:
     pages = Environment(
         loader=FunctionLoader(read), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    style, script = read("page.css"), read("page.js")
+    style, script = read("page.css"), read("figures.js") + read("page.js")
     pages.filters["parts"] = lambda text: text.split("`")  # words, code, words, ...
-    pages.filters["short"] = lambda text, length: text if len(text) <= length else text[: length - 1] + "…"
+    pages.filters["halves"] = partial(halves, alike=set(facts["twins"]))
     return pages.get_template("page.html").render(
         facts,
         style=Markup(style),  # noqa: S704

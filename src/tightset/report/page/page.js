@@ -1,4 +1,3 @@
-"use strict";
 // Shows what the page was made with; text is only ever set as text.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
@@ -13,16 +12,9 @@
   const nameOf = (c) => (c < 0 ? data.unseen : data.labels[c]);
   const label = (c) => {
     const element = make("span", "label", nameOf(c));
-    if (nameOf(c).length > 24) element.title = nameOf(c); // the style cuts what is long
+    element.title = nameOf(c); // the style cuts what is long
     return element;
   };
-  const draw = (tag, attributes, text) => {
-    const element = document.createElementNS(document.querySelector("svg").namespaceURI, tag);
-    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-    if (text !== undefined) element.textContent = text;
-    return element;
-  };
-  const short = (text, length) => (text.length <= length ? text : `${text.slice(0, length - 1)}…`);
   const SHOWN = 6; // labels of a set before "and more"
   const places = new Map();
   for (const c of "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_") places.set(c, places.size);
@@ -89,36 +81,22 @@
 
   // ---- what the slider moves ----------------------------------------------------------------------------------
   const slider = one("slider");
+  const showFigures = figuresOf(data, make, nameOf);
   const showLevel = () => {
     const said = data.say[k];
     slider.value = k;
     slider.setAttribute("aria-valuetext", said.value);
     one("told").textContent = said.told;
     each("[data-say]", (element) => (element.textContent = said[element.dataset.say]));
-    each("[data-bar]", (bar) => {
-      const width = data.widths[k][bar.dataset.bar];
-      const text = bar.nextElementSibling;
-      bar.setAttribute("width", width);
-      text.setAttribute("x", Number(bar.getAttribute("x")) + width + 6);
-      text.textContent = data.bars[k][bar.dataset.bar];
-    });
-    each("[data-bar-cell]", (cell) => (cell.textContent = data.bars[k][cell.dataset.barCell]));
-    each("[data-mark]", (mark) => {
-      const at = data.marks[mark.dataset.mark];
-      for (const name of mark.tagName === "line" ? ["x1", "x2"] : ["cx"]) mark.setAttribute(name, at.x[k]);
-      if (mark.tagName !== "line") mark.setAttribute("cy", at.y[k]);
-    });
     showShort();
-    showByLabel();
-    showPairs();
+    showFigures(k);
     count();
     showExamples();
     showRows();
   };
 
-  // Coverage, interval and size of the labels that have rows, by their place among them.
+  // The labels that fall short, by their place among the labels that have rows.
   const shareOf = (at) => data.ofLabels.shares[data.ofLabels.share[k][at]];
-  const nameAt = (at) => data.labels[data.ofLabels.of[at]];
   const showShort = () => {
     if (!data.ofLabels) return;
     const places = data.ofLabels.short[k];
@@ -134,78 +112,6 @@
     one("short-rest").hidden = places.length <= data.named;
     one("short-count").textContent = Math.max(places.length - data.named, 0).toLocaleString("en");
     one("short-rest").querySelector("ul").replaceChildren(...places.slice(data.named).map(item));
-  };
-  const showByLabel = () => {
-    if (!data.ofLabels) return;
-    const falls = new Set(data.ofLabels.short[k]);
-    const stop = data.labelStops[k];
-    each("[data-label-tick]", (tick) => (tick.textContent = stop.ticks[tick.dataset.labelTick]));
-    for (const end of ["x1", "x2"]) one("label-asked").setAttribute(end, stop.asked);
-    each("[data-label-bar]", (bar) => {
-      const [at, x, from, to, width] = stop.bars[bar.dataset.labelBar];
-      const [title, name, whisker, point, rect, value] = bar.children;
-      bar.setAttribute("class", falls.has(at) ? "falls-short" : "");
-      title.textContent = nameAt(at);
-      name.textContent = short(nameAt(at), 13);
-      whisker.setAttribute("x1", from);
-      whisker.setAttribute("x2", to);
-      point.setAttribute("cx", x);
-      rect.setAttribute("width", width);
-      value.setAttribute("x", Number(rect.getAttribute("x")) + width + 5);
-      value.textContent = data.ofLabels.size[k][at];
-    });
-    [...one("label-table").tBodies[0].rows].forEach((row, at) => {
-      const [share, interval] = shareOf(at);
-      const texts = [falls.has(at) ? `${share} *` : share, interval, data.ofLabels.size[k][at]];
-      texts.forEach((text, place) => (row.cells[place + 2].textContent = text));
-      row.cells[2].classList.toggle("miss", falls.has(at));
-    });
-  };
-  const showPairs = () => {
-    if (!data.pairs || !data.pairs.stops) return; // too many labels, and the page says so
-    const stop = data.pairs.stops[k];
-    one("pairs").toggleAttribute("hidden", !stop);
-    one("pair-details").hidden = !stop;
-    const { left, top, step } = data.pairs;
-    const drawn = [];
-    const shown = stop ? stop.labels : [];
-    const square = (x, y) => ({ x: x + 1, y: y + 1, width: step - 2, height: step - 2 });
-    shown.forEach((c, i) => {
-      const middle = step * (i + 0.5);
-      const turned = `translate(${left + middle} ${top - 8}) rotate(-42)`;
-      drawn.push(
-        draw("text", { x: left - 8, y: top + middle + 4, "text-anchor": "end" }, short(nameOf(c), 13)),
-        draw("text", { transform: turned }, short(nameOf(c), 12)),
-        draw("rect", { class: "own", ...square(left + step * i, top + step * i) }),
-      );
-    });
-    let at = 0; // pairs of i < j, row by row; each has two squares
-    shown.forEach((a, i) =>
-      shown.forEach((b, j) => {
-        if (j <= i) return;
-        for (const [first, second, x, y] of [[a, b, j, i], [b, a, i, j]]) {
-          const count = `${stop.counts[at].toLocaleString("en")} of ${data.n.toLocaleString("en")} sets`;
-          const cell = draw("g", {});
-          const corner = square(left + step * x, top + step * y);
-          const middle = { x: left + step * (x + 0.5), y: top + step * (y + 0.5) + 4 };
-          cell.append(
-            draw("title", {}, `${nameOf(first)} and ${nameOf(second)}: ${count}`),
-            draw("rect", { class: "cell", ...corner, "fill-opacity": stop.shades[at] }),
-            draw("text", { class: "small", ...middle, "text-anchor": "middle" }, stop.texts[at]),
-          );
-          drawn.push(cell);
-        }
-        at += 1;
-      }),
-    );
-    one("pair-cells").replaceChildren(...drawn);
-    one("pair-table").tBodies[0].replaceChildren(
-      ...(stop ? stop.pairs : []).map(([a, b, text]) => {
-        const row = make("tr");
-        row.append(make("td", "", nameOf(a)), make("td", "", nameOf(b)), make("td", "num", text));
-        return row;
-      }),
-    );
   };
   const showExamples = () => {
     one("examples").replaceChildren(
@@ -284,7 +190,8 @@
       if (missed(r)) truth.append(" ", make("span", "miss", "missed"));
       row.append(truth, make("td", "num", asP(own(r))));
     }
-    row.append(...data.cells[r].map((cell, j) => make("td", data.numeric[j] ? "num" : "cell-text", cell)));
+    const kind = (j) => (data.numeric[j] ? "num" : "cell-text") + (j > 2 ? " extra" : ""); // extra is not printed
+    row.append(...data.cells[r].map((cell, j) => make("td", kind(j), cell)));
     return row;
   };
   const showRows = () => {
