@@ -1,5 +1,8 @@
 """Conventions of scikit-learn: names for classifiers, weights of labels, scorers, frozen estimators."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
@@ -140,3 +143,17 @@ def test_weights_of_labels_are_refused_where_nothing_is_trained(blobs):
         ConformalClassifier(frozen, class_weight="balanced").fit(X, y)
     with pytest.raises(ValueError, match="class_weight was given, but KNeighborsClassifier cannot"):
         ConformalClassifier(KNeighborsClassifier(), class_weight="balanced").fit(X, y)
+
+
+def test_a_pipeline_inside_and_around_as_the_readme_has_it(blobs, tmp_path):
+    X, y = blobs
+    text = (Path(__file__).parents[2] / "README.md").read_text().replace("\n", " ")
+    inside, around = (
+        re.search(f"`({start}[^`]*)`", text)[1] for start in (r"SCPOClassifier\(estimator=make_pipe", r"pipe\[")
+    )
+    clf = eval(inside).set_params(search="fast", estimator__randomforestclassifier__n_estimators=5).fit(X, y)
+    clf.calibrate(X[:200], y[:200]).save(tmp_path / "m.tightset")
+    np.testing.assert_array_equal(tightset.load(tmp_path / "m.tightset").predict_set(X), clf.predict_set(X))
+    pipe = make_pipeline(StandardScaler(), ConformalClassifier(random_state=0)).fit(X, y)
+    assert not hasattr(pipe, "predict_set")  # if ever it has, the page can say less
+    assert eval(around, {"pipe": pipe, "X_new": X}).shape == (len(y), 3)
