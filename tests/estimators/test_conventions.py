@@ -1,11 +1,17 @@
 """Conventions of scikit-learn: names for classifiers, weights of labels, scorers, frozen estimators."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import tightset
 from makers import scpo
@@ -80,3 +86,74 @@ def test_a_search_tunes_for_size_and_lost_coverage_gains_nothing(blobs):
     assert size_scorer(0.9)(careless, X[300:], y[300:]) == size_scorer()(honest, X[300:], y[300:])
     with pytest.raises(ValueError, match="several levels: name one"):
         size_scorer()(ConformalClassifier(confidence=[0.8, 0.9]).fit(X, y), X, y)
+
+
+def test_the_scorer_looks_into_pipelines_and_searches(blobs):
+    X, y = blobs
+    clf = ConformalClassifier(LogisticRegression(), confidence=0.9, random_state=0)
+    pipe = make_pipeline(StandardScaler(), clf)
+    search = GridSearchCV(pipe, {"conformalclassifier__estimator__C": [1.0]}, scoring=size_scorer(), cv=2).fit(X, y)
+    fitted = search.best_estimator_
+    by_hand = size_scorer()(fitted[-1], fitted[:-1].transform(X), y)
+    assert size_scorer()(search, X, y) == size_scorer()(fitted, X, y) == by_hand
+    assert size_scorer()(Pipeline([("clf", clf)]).fit(X, y), X, y) == size_scorer()(clf.fit(X, y), X, y)
+    assert (cross_val_score(pipe, X, y, scoring=size_scorer(), cv=2, error_score="raise") > -3).all()
+    with pytest.raises(TypeError, match="got LogisticRegression"):
+        size_scorer()(LogisticRegression().fit(X, y), X, y)
+
+
+def test_the_scorer_says_when_rows_are_too_few_to_tell(blobs):
+    X, y = blobs
+    clf = ConformalClassifier(confidence=0.95, random_state=0).fit(X, y)
+    with pytest.warns(tightset.TightsetWarning, match="18 rows cannot tell sizes at confidence 0.95, which needs 19"):
+        assert size_scorer()(clf, X[:18], y[:18]) == -3
+    assert size_scorer()(clf, X[:19], y[:19]) > -3
+
+
+@pytest.mark.parametrize("make", [ConformalClassifier, SCPOClassifier])
+@pytest.mark.parametrize(
+    ("level", "rows"),
+    [
+        (0.999999999999, "999,999,999,999"),
+        (0.9999999995, "1,999,999,999"),
+        (np.float64(0.999999999999), "999,999,999,999"),
+        ([0.9, 1 - 2**-53], "9,999,999,999,999,999"),
+    ],
+)
+def test_a_level_next_to_one_is_told_what_it_would_need(make, level, rows, blobs):
+    clf = make(confidence=level)
+    with pytest.raises(ValueError, match=f"at most 0.999999999; got 0.9999.* would need {rows} calibration rows"):
+        clf.fit(*blobs)
+    with pytest.raises(ValueError, match=f"would need {rows} calibration rows"):
+        ConformalClassifier(random_state=0).fit(*blobs).predict_set(blobs[0], confidence=level)
+
+
+@pytest.mark.parametrize("make", [ConformalClassifier, lambda **how: scpo(max_iter=5, **how)])
+def test_the_highest_level_gives_full_sets_and_says_why(make, blobs):
+    X, y = blobs
+    with pytest.warns(tightset.TightsetWarning, match="confidence 0.999999999 needs 999,999,999 to exclude a label"):
+        clf = make(confidence=0.999999999).fit(X, y)
+    assert clf.predict_set(X).all()
+
+
+def test_weights_of_labels_are_refused_where_nothing_is_trained(blobs):
+    X, y = blobs
+    frozen = FrozenEstimator(LogisticRegression().fit(X, y))
+    with pytest.raises(ValueError, match="class_weight is for training"):
+        ConformalClassifier(frozen, class_weight="balanced").fit(X, y)
+    with pytest.raises(ValueError, match="class_weight was given, but KNeighborsClassifier cannot"):
+        ConformalClassifier(KNeighborsClassifier(), class_weight="balanced").fit(X, y)
+
+
+def test_a_pipeline_inside_and_around_as_the_readme_has_it(blobs, tmp_path):
+    X, y = blobs
+    text = (Path(__file__).parents[2] / "README.md").read_text().replace("\n", " ")
+    inside, around = (
+        re.search(f"`({start}[^`]*)`", text)[1] for start in (r"SCPOClassifier\(estimator=make_pipe", r"pipe\[")
+    )
+    clf = eval(inside).set_params(search="fast", estimator__randomforestclassifier__n_estimators=5).fit(X, y)
+    clf.calibrate(X[:200], y[:200]).save(tmp_path / "m.tightset")
+    np.testing.assert_array_equal(tightset.load(tmp_path / "m.tightset").predict_set(X), clf.predict_set(X))
+    pipe = make_pipeline(StandardScaler(), ConformalClassifier(random_state=0)).fit(X, y)
+    assert not hasattr(pipe, "predict_set")  # if ever it has, the page can say less
+    assert eval(around, {"pipe": pipe, "X_new": X}).shape == (len(y), 3)

@@ -35,12 +35,15 @@ from tightset.estimators.checks import (
     weighted_by_label,
 )
 from tightset.estimators.description import describe
+from tightset.estimators.encoding_hint import explained
 from tightset.estimators.fields import fields_of_fitted, fitted_of_fields
 from tightset.estimators.fitted import Fitted, Fold
 from tightset.estimators.labels import check_labels, distinct_labels, label_codes
 from tightset.estimators.predicting import Predicting, codes_of
+from tightset.estimators.routing import Routing
 from tightset.exceptions import warn
 from tightset.models.contract import Model
+from tightset.models.routing import without_requests
 from tightset.search.problem import Outcome, TrainingRows
 from tightset.storage.file import save_model
 
@@ -65,7 +68,7 @@ class GivenRows:
         return all(one is None for one in (self.sample_weight, self.X_cal, self.y_cal, self.groups_cal))
 
 
-class ConformalPredictor(Predicting, ClassifierMixin, BaseEstimator):
+class ConformalPredictor(Predicting, Routing, ClassifierMixin, BaseEstimator):
     """Base of `SCPOClassifier` and `ConformalClassifier`."""
 
     calibration_size: Any
@@ -77,7 +80,7 @@ class ConformalPredictor(Predicting, ClassifierMixin, BaseEstimator):
     # ---- what a subclass provides -------------------------------------------------------------------------------
 
     @abstractmethod
-    def _train(self, rows: TrainingRows, levels: Sequence[Any]) -> Outcome:
+    def _train(self, rows: TrainingRows, levels: Sequence[Any], estimator: Any) -> Outcome:
         """Models for the levels (one for each, or a single one for all), and a record of how they came about."""
 
     def _classes(self, X: RowSource, present: np.ndarray) -> np.ndarray:  # noqa: ARG002
@@ -144,7 +147,8 @@ class ConformalPredictor(Predicting, ClassifierMixin, BaseEstimator):
 
     def fit_given(self, given: GivenRows) -> None:
         """As `fit`, which this is for what is built on a predictor; an earlier fit is lost if it fails."""
-        self.fitted_ = self._fit(given)
+        with explained(given.X, type(self).__name__):
+            self.fitted_ = self._fit(given)
 
     @contextmanager
     def _whole_or_not_at_all(self) -> Iterator[None]:
@@ -162,6 +166,8 @@ class ConformalPredictor(Predicting, ClassifierMixin, BaseEstimator):
         check_consistent_length(X, y)
         check_classification_targets(y)
         sample_weight = weighted_by_label(check_weight(given.sample_weight, len(y)), self.class_weight, y)
+        by_label = weighted_by_label(None, self.class_weight, y)
+        estimator = self.estimator if given.sample_weight is None else self._routed(y, by_label)
         used = np.ones(len(y), dtype=bool) if sample_weight is None else sample_weight > 0
         present = distinct_labels(y[used])
         if given.classes is None and not used.all():
@@ -189,7 +195,7 @@ class ConformalPredictor(Predicting, ClassifierMixin, BaseEstimator):
                     "(n_samples = 1 of a class is not enough) or positive weights"
                 )
             own = training if len(train) == len(training) else training.take(train)  # a copy only of some
-            models, record = self._train(own, levels)
+            models, record = self._train(own, levels, estimator)
             models, rows = self._settle(models, held, draft)
             folds.append(self._calibrated(draft, Fold(list(models), [], record, len(train)), rows))
             calibrated.append(rows.y)
@@ -301,7 +307,7 @@ class ConformalPredictor(Predicting, ClassifierMixin, BaseEstimator):
 
     def stored_fields(self) -> dict[str, Any]:
         """What a model file holds: parameters, and what was learnt."""
-        rest = {name: value for name, value in vars(self).items() if name != "fitted_"}
+        rest = {name: value for name, value in vars(without_requests(self)).items() if name != "fitted_"}
         return {**rest, **fields_of_fitted(self.fitted_)}
 
     @classmethod

@@ -28,6 +28,7 @@ from tightset.models.classifiers import (
 )
 from tightset.models.columns import as_numbers
 from tightset.models.named import NAMES, named_classifier
+from tightset.models.routing import Unweighted
 from tightset.search.from_columns import path_search
 from tightset.search.grid import grid_search
 from tightset.search.problem import Aim, Outcome, Runtime, TrainingRows
@@ -163,5 +164,5 @@ def case_of(estimator: Any) -> Case:
                 f"estimator must be a classifier, 'auto', 'precomputed' or one of {names}; got {estimator!r}"
             )
         return named[estimator]()
-    check_base(estimator)
+    check_base(estimator.estimator if isinstance(estimator, Unweighted) else estimator)
     return OnClassifier(estimator)

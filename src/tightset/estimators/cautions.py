@@ -87,7 +87,7 @@ def warn_of_few_rows(rows: Mapping[tuple[Any, int], int], confidence: Any, class
         what = f"label {classes[label]} stays in every set" + ("" if group is None else " of that group")
     rows_of = "rows" if label < 0 else f"rows of label {classes[label]}"
     warn(
-        f"{where} {count} {rows_of}, but confidence {confidence} needs {needed} to exclude a label, so {what}"
+        f"{where} {count:,} {rows_of}, but confidence {confidence} needs {needed:,} to exclude a label, so {what}"
         + (f" (and likewise for {len(few) - 1} more)" if len(few) > 1 else "")
         + "; give more calibration rows or lower the confidence"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from fractions import Fraction
 from math import ceil
 from typing import Any
 
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 _SMALL, _LARGE = 1e-100, 1e100  # weights
+_HIGHEST = 0.999999999  # level: error rates are fractions whose denominators have nine digits
 
 
 def check_levels(confidence: Any) -> tuple[list[Any], bool]:
@@ -42,6 +44,13 @@ def check_levels(confidence: Any) -> tuple[list[Any], bool]:
     levels = [confidence] if single else list(confidence)
     if not levels:
         raise ValueError("confidence must name at least one level; got an empty sequence")
+    for level in levels:
+        if isinstance(level, float) and _HIGHEST < level < 1:
+            needed = ceil(1 / (1 - Fraction(str(level)))) - 1
+            raise ValueError(
+                f"confidence must be at most {_HIGHEST}; got {level}, which would need {needed:,} calibration rows "
+                "to exclude a label"
+            )
     if len({significance(level) for level in levels}) < len(levels):
         raise ValueError(f"confidence must not name a level twice; got {confidence!r}")
     return levels, single

@@ -36,6 +36,7 @@ from tightset.models.classifiers import (
     warn_of_broken,
 )
 from tightset.models.named import NAMES, named_classifier
+from tightset.models.routing import Unweighted, without_requests
 from tightset.models.scored import Logistic, Scored
 from tightset.search.from_columns import logistic_regression
 from tightset.search.problem import Outcome, TrainingRows
@@ -146,7 +147,7 @@ class ConformalClassifier(ConformalPredictor):
         if self.estimator is None:
             tags.input_tags.sparse = True
         else:
-            copy_input_tags(tags, self._classifier())
+            copy_input_tags(tags, _named(self.estimator))
         return tags
 
     def _fit(self, given: GivenRows) -> Fitted:
@@ -157,9 +158,11 @@ class ConformalClassifier(ConformalPredictor):
                 "nothing is trained here, because the estimator is already trained or scores are given: pass only the "
                 "calibration rows to fit, as X, y and groups"
             )
+        if self.class_weight is not None:
+            raise ValueError("class_weight is for training, but the estimator is already trained or scores are given")
         levels = self.check_parameters()
         X, kind = self._first_rows(given.X)
-        model, present = self.estimator, distinct_labels(check_labels(given.y))
+        model, present = without_requests(self.estimator), distinct_labels(check_labels(given.y))
         if isinstance(self.estimator, str):
             names = getattr(self, "feature_names_in_", ())
             model = Given(classes_of_columns(X.shape[-1], names, present))
@@ -185,11 +188,6 @@ class ConformalClassifier(ConformalPredictor):
             check_base(self.estimator)
         return levels
 
-    def _classifier(self) -> Any:
-        """The estimator, which a name may stand for."""
-        named = isinstance(self.estimator, str) and self.estimator in NAMES
-        return named_classifier(self.estimator) if named else self.estimator
-
     def _is_trained(self) -> bool:
         """Whether there is nothing to train: the estimator is trained already, or scores are given."""
         precomputed = isinstance(self.estimator, str) and self.estimator == PRECOMPUTED
@@ -209,32 +207,18 @@ class ConformalClassifier(ConformalPredictor):
     def _prepare(self) -> Callable[[Any], Any]:
         return as_floats if self.estimator is None else as_they_are
 
-    def _train(self, rows: TrainingRows, levels: Sequence[Any]) -> Outcome:  # noqa: ARG002 - one model serves all
+    def _train(self, rows: TrainingRows, levels: Sequence[Any], estimator: Any) -> Outcome:  # noqa: ARG002 - one for all
         seed = None if self.random_state is None else generator(self.random_state).randint(2**31)
+        estimator = _named(estimator)
         if rows.X.lazy:
-            return Outcome([self._train_in_parts(rows, seed)])
+            return Outcome([_train_in_parts(estimator, rows, seed)])
         X = rows.X.gather()
-        estimator = self._classifier()
         if estimator is None:
             estimator = _default_classifier(sparse_rows=sparse.issparse(X))
             check_size(X)
         trained = fit_base(estimator, X, rows.classes[rows.y], rows.weight, seed=seed)
         warn_of_broken(name_of(estimator), [trained])
         return Outcome([trained.model])
-
-    def _train_in_parts(self, rows: TrainingRows, seed: int | None) -> Any:
-        """On rows that lie elsewhere: logistic regression by sums over them, others shown one part after the other."""
-        if self.estimator is None:
-            return Logistic(rows.classes, logistic_regression(rows, seed=[seed or 0]))
-        estimator = self._classifier()
-        if not hasattr(estimator, "partial_fit"):
-            raise ValueError(
-                f"X is a Dask collection, on which {type(estimator).__name__} cannot be trained, having no "
-                "partial_fit: train it yourself and give it as FrozenEstimator(model), or use SCPOClassifier, which "
-                "trains on all of X"
-            )
-        start = untrained(estimator, seed)
-        return rows.X.fold(partial(_partial_fit, rows.classes), start, rows.y, rows.weight)
 
     def calibrating_share(self) -> float:
         return 1 - _TO_CHOOSE if as_score(self.conformity_score).is_open else 1.0
@@ -262,6 +246,28 @@ class ConformalClassifier(ConformalPredictor):
         judged = [level for level in by_strictness if calibration_rows_needed(level) <= len(held)]
         score = settled(score, P, y[held], (judged or by_strictness[:1])[-1], u)
         return [Scored(model, score)], rows.take(rest)
+
+
+def _named(estimator: Any) -> Any:
+    """The estimator, which a name may stand for."""
+    return named_classifier(estimator) if isinstance(estimator, str) and estimator in NAMES else estimator
+
+
+def _train_in_parts(estimator: Any, rows: TrainingRows, seed: int | None) -> Any:
+    """On rows that lie elsewhere: logistic regression by sums over them, others shown one part after the other."""
+    if estimator is None:
+        return Logistic(rows.classes, logistic_regression(rows, seed=[seed or 0]))
+    weight = rows.weight
+    if isinstance(estimator, Unweighted):
+        estimator, weight = estimator.estimator, estimator.weight(rows.classes[rows.y])
+    if not hasattr(estimator, "partial_fit"):
+        raise ValueError(
+            f"X is a Dask collection, on which {type(estimator).__name__} cannot be trained, having no "
+            "partial_fit: train it yourself and give it as FrozenEstimator(model), or use SCPOClassifier, which "
+            "trains on all of X"
+        )
+    start = untrained(without_requests(estimator), seed)
+    return rows.X.fold(partial(_partial_fit, rows.classes), start, rows.y, weight)
 
 
 def _partial_fit(classes: np.ndarray, model: Any, X: Any, y: np.ndarray, sample_weight: np.ndarray | None) -> Any:

@@ -296,7 +296,7 @@ class SCPOClassifier(ConformalPredictor):
             )
         return levels
 
-    def _train(self, rows: TrainingRows, levels: Sequence[Any]) -> Outcome:
+    def _train(self, rows: TrainingRows, levels: Sequence[Any], estimator: Any) -> Outcome:
         settings = as_search(self.search)
         aim = Aim(list(levels), as_inefficiency(self.inefficiency), bool(self.nested))
         seed: list[int] = []
@@ -306,7 +306,7 @@ class SCPOClassifier(ConformalPredictor):
         named = ", ".join(f"{100 * float(level):g} %" for level in levels)
         with Progress(f"training for {named}", show=self.verbose) as progress:
             runtime = Runtime(progress, seed, self.device, self.n_jobs)
-            return case_of(self.estimator).train(rows, aim, settings, runtime)
+            return case_of(estimator).train(rows, aim, settings, runtime)
 
 
 # Parameters of the classifier in model files of the first version that are settings of the search now.

@@ -11,6 +11,7 @@ from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
 
 from tightset.compute.arrays import settle
+from tightset.models.routing import Unweighted
 from tightset.storage.registry import storable
 
 __all__ = [
@@ -134,6 +135,6 @@ def name_of(estimator: Any) -> str:
 
 def innermost(estimator: Any) -> Any:
     """The classifier inside pipelines, frozen ones and searches."""
-    while isinstance(estimator, (Pipeline, FrozenEstimator, BaseSearchCV)):
+    while isinstance(estimator, (Pipeline, FrozenEstimator, BaseSearchCV, Unweighted)):
         estimator = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator.estimator
     return estimator

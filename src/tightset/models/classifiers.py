@@ -8,15 +8,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
+from sklearn import config_context
 from sklearn.base import clone, is_classifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, get_tags
+from sklearn.utils.metadata_routing import _routing_enabled
 from sklearn.utils.validation import has_fit_parameter, validate_data
 
 from tightset.compute.row_types import plain_numbers
 from tightset.exceptions import warn
 from tightset.models.class_scores import class_scores, innermost, name_of
+from tightset.models.routing import Unweighted, request_of_weights, without_requests
 
 __all__ = [
     "Trained",
@@ -145,6 +148,8 @@ def fit_base(
     that fails, or that explains its own training rows worse than the mere frequencies of the labels do, is trained
     again without the rare labels, and that is kept if it is sound.
     """
+    if isinstance(estimator, Unweighted):
+        estimator, weight = estimator.estimator, estimator.weight(y)
     labels, rows = np.unique(y, return_counts=True)
     rare = labels[(rows < _RARE_ROWS) & (rows < _RARE_SHARE * len(y))]
     if len(labels) < len(rare) + 2:
@@ -173,13 +178,18 @@ def fit_base(
 
 def _fitted(estimator: Any, X: Any, y: np.ndarray, weight: np.ndarray | None, seed: int | None) -> Any:
     model = untrained(estimator, seed)
-    weights = {} if weight is None else {_weight_argument(model): weight}
     try:
-        model.fit(X, y, **weights)
+        if weight is None:
+            model.fit(X, y)
+        elif _routing_enabled() and request_of_weights(estimator):
+            model.fit(X, y, sample_weight=weight)
+        else:
+            with config_context(enable_metadata_routing=False):  # weights that are not routed
+                model.fit(X, y, **{_weight_argument(model): weight})
     except ValueError:
         check_size(X)  # what overflows is often called NaN
         raise
-    return model
+    return without_requests(model)
 
 
 def check_size(X: Any) -> None:
@@ -236,7 +246,9 @@ def _weight_argument(estimator: Any) -> str:
     """The name by which ``fit`` takes sample weights; a pipeline passes them to its last step."""
     final, path = _final_step(estimator)
     if not has_fit_parameter(final, "sample_weight"):
-        raise ValueError(f"sample_weight was given, but {type(final).__name__} cannot be trained with weights")
+        raise ValueError(
+            f"sample_weight or class_weight was given, but {type(final).__name__} cannot be trained with weights"
+        )
     return f"{path}sample_weight"
 
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from joblib import Parallel, delayed
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import _safe_indexing
+from sklearn.utils.parallel import Parallel, delayed
 
 from tightset.compute.progress import Progress
 from tightset.models.class_scores import (
@@ -28,6 +28,7 @@ from tightset.models.class_scores import (
     spread_of,
 )
 from tightset.models.classifiers import Trained, fit_base, warn_of_broken
+from tightset.models.routing import without_requests
 
 __all__ = ["CrossFitted", "CrossFitting", "cross_fit"]
 
@@ -68,7 +69,7 @@ def cross_fit(estimator: Any, X: Any, y: np.ndarray, weight: np.ndarray | None, 
     given = isinstance(estimator, str)
     name = "given scores" if given else name_of(estimator)
     if given or isinstance(estimator, FrozenEstimator):
-        model = Given(classes) if given else estimator
+        model = Given(classes) if given else without_requests(estimator)
         scores = class_scores(model, X, classes)
         scale = None if are_probabilities(scores) else spread_of(scores)
         whole, clipped = (Averaged([model], np.ones(1), classes, scale, least) for least in (TINY, LEAST_GIVEN))
