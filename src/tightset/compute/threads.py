@@ -6,13 +6,16 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Self, TypeVar
 
 from joblib import Parallel, cpu_count, delayed, effective_n_jobs
 from joblib.parallel import get_active_backend
 from threadpoolctl import threadpool_info, threadpool_limits
 
-__all__ = ["StoppedError", "Threads", "cores"]
+__all__ = ["StoppedError", "Threads", "cores", "openmp_for"]
+
+_ROWS_PER_THREAD = 20_000  # of OpenMP, in a classifier of scikit-learn
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -26,6 +29,18 @@ def cores() -> int:
     """How many threads this process may keep busy, told in no time; `Threads` asks BLAS, which takes milliseconds."""
     told = os.environ.get("OMP_NUM_THREADS", "")
     return int(told) if told.isdigit() and int(told) > 0 else cpu_count()
+
+
+@contextmanager
+def openmp_for(rows: int) -> Iterator[None]:
+    """No more threads of OpenMP than so many rows keep busy; never more than there were.
+
+    Gradient boosting meets at thousands of barriers, where its threads spin: where another process has the core of one
+    of them, the others wait for it. On few rows they gain nothing, and on a busy machine they cost twenty times.
+    """
+    may = max((lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "openmp"), default=1)
+    with threadpool_limits(max(1, min(may, rows // _ROWS_PER_THREAD)), user_api="openmp"):
+        yield
 
 
 class Threads:

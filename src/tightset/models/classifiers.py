@@ -15,6 +15,7 @@ from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.validation import has_fit_parameter, validate_data
 
 from tightset.compute.row_types import plain_numbers
+from tightset.compute.threads import openmp_for
 from tightset.exceptions import warn
 from tightset.models.class_scores import class_scores, innermost, name_of
 
@@ -175,7 +176,8 @@ def _fitted(estimator: Any, X: Any, y: np.ndarray, weight: np.ndarray | None, se
     model = untrained(estimator, seed)
     weights = {} if weight is None else {_weight_argument(model): weight}
     try:
-        model.fit(X, y, **weights)
+        with openmp_for(len(y)):
+            model.fit(X, y, **weights)
     except ValueError:
         check_size(X)  # what overflows is often called NaN
         raise
