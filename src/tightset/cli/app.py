@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import signal
 import sys
@@ -15,15 +14,28 @@ import typer
 
 from tightset.cli.exporting import exporting_app
 from tightset.cli.looking import looking_app
-from tightset.cli.show import say, show_comparison, visible
+from tightset.cli.show import say, say_json, show_comparison, visible
 from tightset.cli.training import training_app
 from tightset.cli.using import using_app
 
 __all__ = ["app", "run"]
 
+
+class _Group(typer.core.TyperGroup):
+    """Commands with their whole first sentence, however long it is."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        told = [(name, " ".join((one.help or "").split("\n\n")[0].split())) for name, one in found if one is not None]
+        with formatter.section("Commands"):
+            formatter.write_dl(told)
+
+
 app = typer.Typer(
+    cls=_Group,
     add_completion=False,
     no_args_is_help=True,
+    rich_markup_mode=None,  # plain lines: rich cuts the names of options in a narrow terminal
     help="Prediction sets with guaranteed coverage, trained to be small.\n\nExample: tightset demo",
 )
 
@@ -58,8 +70,6 @@ def demo(
 
     Example: tightset demo --confidence 0.9 --confidence 0.99
     """
-    from rich.console import Console
-
     from tightset.cli.demo import compare_on_digits
     from tightset.estimators.comparing import verdict
 
@@ -69,16 +79,14 @@ def demo(
             raise typer.BadParameter(f"{level} is not between 0 and 1", param_hint="--confidence")
     rows = compare_on_digits(levels, seed=seed, verbose=sys.stderr.isatty())
     if as_json:
-        say(json.dumps([row._asdict() for row in rows]))
+        say_json([row._asdict() for row in rows])
         return
     title = f"Prediction sets on digits: {rows[0].scpo['n']} test rows, 10 labels"
-    console = Console()
     show_comparison(title, "logistic", rows)
-    console.print(verdict(rows))
-    console.print(
-        "Logistic regression is hard to beat on digits; docs/efficiency.md has seven harder data sets."
-        "\nNext: tightset demo --seed 1, or in Python: from tightset import SCPOClassifier",
-        highlight=False,
+    say(
+        f"{verdict(rows)}\n"
+        "Logistic regression is hard to beat on digits; docs/efficiency.md has seven harder data sets.\n"
+        "Next: tightset demo --seed 1, or in Python: from tightset import SCPOClassifier"
     )
 
 
