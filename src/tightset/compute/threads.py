@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Self, TypeVar
 
 from joblib import Parallel, cpu_count, delayed, effective_n_jobs
 from joblib.parallel import get_active_backend
-from threadpoolctl import threadpool_info, threadpool_limits
+from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limits
 
 __all__ = ["StoppedError", "Threads", "cores", "openmp_for"]
 
@@ -38,9 +40,16 @@ def openmp_for(rows: int) -> Iterator[None]:
     Gradient boosting meets at thousands of barriers, where its threads spin: where another process has the core of one
     of them, the others wait for it. On few rows they gain nothing, and on a busy machine they cost twenty times.
     """
-    may = max((lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "openmp"), default=1)
-    with threadpool_limits(max(1, min(may, rows // _ROWS_PER_THREAD)), user_api="openmp"):
+    libraries = _openmp_libraries(len(sys.modules))
+    may = max((one.num_threads for one in libraries.lib_controllers), default=1)
+    with libraries.limit(limits=max(1, min(may, rows // _ROWS_PER_THREAD))):
         yield
+
+
+@lru_cache(maxsize=1)
+def _openmp_libraries(modules: int) -> ThreadpoolController:  # noqa: ARG001 - an import may bring another library
+    """To look for them takes milliseconds, which predictions of one row have not."""
+    return ThreadpoolController().select(user_api="openmp")
 
 
 class Threads:
