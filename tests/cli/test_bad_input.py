@@ -42,7 +42,7 @@ def test_bad_tables_at_fit(here, cli):
 
 def test_wrong_usage(here, cli):
     fit = ("fit", "train.csv", "--target", "kind")
-    refused(cli, "95 is not between 0 and 1; 95 % is 0.95", *fit, "--confidence", 95, code=2)
+    refused(cli, "95 is not between 0 and 1; 95% is 0.95", *fit, "--confidence", 95, code=2)
     refused(cli, "'svm' is none of linear, auto, hgb", *fit, "--estimator", "svm", code=2)
     refused(cli, "'quick' is none of fast, default, thorough", *fit, "--search", "quick", code=2)
     refused(cli, "train.csv is also the input", *fit, "--out", "train.csv", code=2)
@@ -142,7 +142,7 @@ def test_what_cannot_be_exported(here, cli, monkeypatch):
     refused(cli, "is a folder; give the name of a file", *export, "--out", here, code=2)
     refused(cli, "there is no folder nowhere", *export, "--out", "nowhere/m.onnx", code=2)
     refused(cli, "'set' is none of sets, p-values, scores", *export, "--output", "set", code=2)
-    refused(cli, "90 % is 0.9", *export, "--confidence", 90, code=2)
+    refused(cli, "90% is 0.9", *export, "--confidence", 90, code=2)
     refused(cli, "there is no file nothing", "export", "nothing", "--out", "old.onnx")
     refused(cli, "is not a tightset model", "export", "test.csv", "--out", "old.onnx")
     boosted = tightset.ConformalClassifier(LGBMClassifier(n_estimators=2, verbose=-1), confidence=0.8, random_state=0)

@@ -18,21 +18,28 @@ def short_training(monkeypatch):
 def test_demo_shows_a_table_and_what_it_found(monkeypatch, capsys, short_training):
     code, out, err = run(monkeypatch, capsys, "demo", "--confidence", "0.9", "--seed", "1")
     assert code == 0
-    assert "Prediction sets on digits: 450 test rows" in out
-    assert "SCPO's sets are" in out
+    assert "All 2,000 test fruits" in out
+    assert "one kind: a plain answer" in out
+    assert "missed, as 10% may be" in out
+    assert "smaller than those of logistic regression" in out
     assert "Next:" in out
     assert err == ""  # no progress bar where nobody watches
 
 
 def test_demo_for_machines(monkeypatch, capsys, short_training):
     code, out, _ = run(monkeypatch, capsys, "demo", "--confidence", "0.8", "--confidence", "0.9", "--json")
-    rows = json.loads(out)
+    told = json.loads(out)
     assert code == 0
-    assert [row["confidence"] for row in rows] == [0.8, 0.9]
-    for row in rows:
-        assert row["low"] <= row["change"] <= row["high"]
-        assert abs(row["change"]) < 0.2  # at equal coverage
-        assert abs(row["scpo"]["coverage"] - row["confidence"]) < 0.06  # four deviations of 450 rows and 449 calibrated
+    plain, trees, ours, best = told["measured"].values()
+    assert [row["confidence"] for row in ours] == [0.8, 0.9]
+    for at, level in enumerate((0.8, 0.9)):
+        sizes = [rows[at]["mean_size"] for rows in (plain, trees, ours, best)]
+        assert sizes[2] < 0.85 * sizes[0]
+        assert sizes[2] < 1.1 * sizes[3]  # no method can do better than the last
+        for rows in (plain, trees, ours, best):
+            assert abs(rows[at]["coverage"] - level) < 0.06  # four deviations of 2,000 rows and 1,000 that calibrate
+    for rows in told["against"].values():
+        assert all(row["low"] <= row["change"] <= row["high"] for row in rows)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +61,7 @@ def test_interrupting_is_quiet(monkeypatch, capsys):
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(demo, "compare_on_digits", interrupted)
+    monkeypatch.setattr(demo, "run_demo", interrupted)
     assert run(monkeypatch, capsys, "demo") == (130, "", "interrupted\n")
 
 

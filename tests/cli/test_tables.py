@@ -24,7 +24,7 @@ def test_fit_says_what_was_done(here, cli):
     assert (code, err) == (0, "")
     assert "600 rows, 4 columns, 3 labels; 450 rows train, 150 calibrate." in out
     assert "left out 'name'" in out
-    assert "At 80 % confidence" in out
+    assert "At 80% confidence" in out
     assert "written: again.tightset" in out
     first, second = (tightset.load(name) for name in ("again.tightset", "m.tightset"))
     new = table(50, seed=2)
@@ -200,7 +200,7 @@ def test_export(here, cli):
     told = " ".join(out.split())
     assert "age double (n, 1) a number; NaN if it is missing" in told
     assert "colour string (n, 1) a text; empty if it is missing" in told
-    assert "sets bool (n, 3) sets at 90 %; a column for each of x, y, z" in told
+    assert "sets bool (n, 3) sets at 90%; a column for each of x, y, z" in told
     assert "written: model.onnx" in told
     model, new = tightset.load("m.tightset"), pd.read_csv("test.csv")
     texts = new.astype({"member": str}).fillna({"colour": ""})

@@ -164,7 +164,7 @@ def test_coverage_by_label_with_rare_labels(by_label, cli, monkeypatch):
     assert "compared with the calibration rows of that label" in told
     assert re.search(r"^ *rare +unknown +0 +in the set +always *$", out, re.MULTILINE)
     assert "because no calibration row has the label: rare." in told
-    assert "In every set at 95 %, because it takes 19 calibration rows of a label to leave it out: few (5)." in told
+    assert "In every set at 95%, because it takes 19 calibration rows of a label to leave it out: few (5)." in told
     rows = json.loads(cli("explain", "m.tightset", "t.csv", "--row", 40, "--json")[1])["calibration_rows"]
     assert rows["few"] == 5
     assert sum(rows.values()) == 150

@@ -174,11 +174,11 @@ def test_summary_has_intervals_and_claims_no_gain_that_is_not_clear(blobs):
     verdict_ = clf.folds_[0].record[0].verdict
     gain, low, high = verdict_.gain()
     assert low < gain < high
-    assert "95 % interval" in clf.summary()
+    assert "95% interval" in clf.summary()
     said = clf.folds_[0].record[0]._replace(verdict=verdict_._replace(accepted=True, ensemble=verdict_.baseline))
     assert "not clearly different" in said.sentence()
     better = verdict_._replace(accepted=True, ensemble=0.5 * verdict_.baseline, error=1e-3)
-    assert "50.0 % smaller (95 % interval" in clf.folds_[0].record[0]._replace(verdict=better).sentence()
+    assert "50.0% smaller (95% interval" in clf.folds_[0].record[0]._replace(verdict=better).sentence()
 
 
 # ---- nested sets ----------------------------------------------------------------------------------------------------

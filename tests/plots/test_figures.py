@@ -438,7 +438,7 @@ def test_bad_input_is_said(draw, message, logistic, rows):
 def test_what_training_did_not_keep_is_said(scpo, grid):
     with pytest.raises(ValueError, match="keeps no traces"):
         plots.traces(scpo)
-    with pytest.raises(ValueError, match=r"trained for \(80 %, 90 %\); got 0.7"):
+    with pytest.raises(ValueError, match=r"trained for \(80%, 90%\); got 0.7"):
         plots.traces(grid, confidence=0.7)
     with pytest.raises(ValueError, match="fold must be from 0 to 0"):
         plots.candidates(scpo, fold=1)

@@ -47,7 +47,7 @@ def test_files_of_every_format_are_opened(number):
     arrays = tightset.load(FOLDER / f"format-{number}-arrays.tightset")
     # whole ranks: rounding on another machine moves none
     np.testing.assert_allclose(arrays.predict_p(np.array(said["arrays"]["rows"])), said["arrays"]["p"], rtol=1e-12)
-    assert arrays.summary().startswith("At 80 % confidence")
+    assert arrays.summary().startswith("At 80% confidence")
     model, rows = tightset.load(FOLDER / f"format-{number}-table.tightset"), pd.DataFrame(said["table"]["rows"])
     np.testing.assert_allclose(model.predict_p(rows), said["table"]["p"], rtol=1e-12)
     of_baseline = model.baseline.predict_p(model.encode(rows))

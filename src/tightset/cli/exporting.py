@@ -78,7 +78,7 @@ def _outputs(proto: Any, about: dict[str, Any]) -> list[list[str]]:
     rows = []
     for one in proto.graph.output:
         level = about["outputs"][one.name]["confidence"]
-        at = "" if level is None else f" at {100 * level:g} %"
+        at = "" if level is None else f" at {100 * level:g}%"
         rows.append([*_end(one), f"{about['outputs'][one.name]['kind']}{at}; a column for each of {shown}"])
     return rows
 

@@ -21,13 +21,15 @@ from tightset.cli.options import (
     model_of,
     table_of,
 )
-from tightset.cli.show import counted, say, show, visible
+from tightset.cli.show import counted, say, say_json, show, terminal_width, visible
 
 __all__ = ["looking_app"]
 
 looking_app = typer.Typer()
 
 _MOST_SHOWN = 20
+_MOST_COLUMNS = 8
+_BAR = 30  # letters for a p-value of 1, if there is room
 _SHOWN_APART = ("labels", "rows", "trained", "calibrated", "mean size by label")
 
 
@@ -73,11 +75,12 @@ def explain(
                 for one in found.influences
             ],
         }
-        say(json.dumps(told))
+        say_json(told)
         return
     by_label = bool(loaded.predictor.label_conditional)
     _show_labels(found, names, row, by_label=by_label)
     best = found.order[0]
+    moving = [one for one in found.influences if one.differs]
     cells = [
         (
             one.column,
@@ -86,15 +89,31 @@ def explain(
             f"{one.p[best]:.4f}",
             ", ".join(names[at] for at in found.ranked(one.p) if one.kept[at]) or "(empty)",
         )
-        for one in found.influences[:8]
+        for one in moving[:_MOST_COLUMNS]
     ]
     columns = ("column", "value", "typical", f"p of {_short(names[best])}", "set")
     title = "If a column had its typical value (columns that change p-values most come first)"
-    show(title, columns, cells, left=[0, 1, 2, 4])
+    if moving:
+        show(title, columns, cells, left=[0, 1, 2, 4])
+    rest = list(_left_out(len(moving), len(found.influences) - len(moving)))
+    if rest:
+        say("\n".join(rest) + "\n")
     say(
         f"A p-value is the share of calibration rows{' of that label' if by_label else ''} that fit their own label no "
         "better than this row fits this one; it is not the probability of the label."
     )
+
+
+def _left_out(moving: int, typical: int) -> Iterator[str]:
+    """What the table of columns does not show."""
+    if moving > _MOST_COLUMNS:
+        more = moving - _MOST_COLUMNS
+        yield f"and {more:,} more column{'s' if more > 1 else ''}; --json lists all."
+    if typical and not moving:
+        yield "Every column already has its typical value, so none is listed."
+    elif typical:
+        columns = f"{typical:,} columns that already have" if typical > 1 else "1 column that already has"
+        yield f"Not listed: {columns} the typical value."
 
 
 def _short(name: str, most: int = 24) -> str:
@@ -105,7 +124,10 @@ def _show_labels(found: Any, names: Any, row: int, *, by_label: bool) -> None:
     """The p-value of each label; what a label without calibration rows has is none."""
     from tightset.conformal.ranks import calibration_rows_needed
 
-    rows, wide = found.calibration_rows, 10 if by_label else 30
+    rows, shown_labels = found.calibration_rows, found.order[:_MOST_SHOWN]
+    taken = len(" p-value  in the set  in sets of this measure   ") + (len("rows") + 4) * by_label
+    room = terminal_width() - taken - max(5, *(len(visible(names[at])) for at in shown_labels)) - 2
+    wide = min(_BAR, room / max(float(found.p.max()), 0.05))
     cells = [
         (
             names[at],
@@ -113,13 +135,13 @@ def _show_labels(found: Any, names: Any, row: int, *, by_label: bool) -> None:
             *([f"{rows[at]:,}"] if by_label else []),
             "in the set" if found.kept[at] else "",
             f"above {found.joins_above(at):.2%}" if rows[at] else "always",
-            "#" * round(wide * float(found.p[at])) if rows[at] else "",
+            "#" * round(wide * float(found.p[at])) if rows[at] and room > 4 else "",
         )
-        for at in found.order[:_MOST_SHOWN]
+        for at in shown_labels
     ]
     beside = "the calibration rows of that label" if by_label else f"{rows.max():,} calibration rows"
     of_label = ("rows",) if by_label else ()
-    shown = ("label", "p-value", *of_label, f"at {100 * found.confidence:g} %", "in sets of this measure", "")
+    shown = ("label", "p-value", *of_label, f"at {100 * found.confidence:g}%", "in sets of this measure", "")
     show(f"Row {row}: how well each label fits, compared with {beside}", shown, cells, left=[0, len(shown) - 1])
     if len(names) > _MOST_SHOWN:
         say(f"and {len(names) - _MOST_SHOWN:,} more labels; --json lists all.\n")
@@ -130,7 +152,7 @@ def _show_labels(found: Any, names: Any, row: int, *, by_label: bool) -> None:
         say(f"In every set, because no calibration row has the label: {unknown}.\n")
     if few and by_label:
         say(
-            f"In every set at {100 * found.confidence:g} %, because it takes {needed} calibration rows of a label to "
+            f"In every set at {100 * found.confidence:g}%, because it takes {needed} calibration rows of a label to "
             f"leave it out: {counted(few, _MOST_SHOWN)}.\n"
         )
 
@@ -157,7 +179,7 @@ def info(model: Model, as_json: AsJson = False) -> None:
     check_model(model)
     said = {key: value for key, value in open_model(model).about.items() if key not in ("root", "nodes")}
     if as_json:
-        say(json.dumps(said))
+        say_json(said)
         return
     lines = list(_lines_of(said))
     width = max(len(name) for name, _ in lines) + 2

@@ -122,7 +122,7 @@ Lenient = Annotated[
 def levels_of(confidence: list[float] | None) -> list[float]:
     for level in confidence or []:
         if not 0 < level < 1:
-            hint = f"; {level:g} % is {level / 100:g}" if 1 < level < 100 else ""
+            hint = f"; {level:g}% is {level / 100:g}" if 1 < level < 100 else ""
             raise typer.BadParameter(f"{level:g} is not between 0 and 1{hint}", param_hint="--confidence")
     return sorted(set(confidence or [0.95]))
 

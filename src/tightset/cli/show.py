@@ -5,22 +5,36 @@ All text for people goes through `say` and `show`, which escape control characte
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import typer
 
+from tightset.compute.progress import Progress
 from tightset.estimators.comparing import Comparison
 
-__all__ = ["ONE_SPLIT", "counted", "reading", "say", "show", "show_comparison", "visible"]
+__all__ = [
+    "ONE_SPLIT",
+    "counted",
+    "reader",
+    "reading",
+    "say",
+    "say_json",
+    "show",
+    "show_comparison",
+    "terminal_width",
+    "visible",
+    "working",
+]
 
 # control characters, those that turn the direction of writing, line separators, and halves of characters
 _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-
-_FOLDED = 10  # letters on a line of a text that is folded, at least
 
 ONE_SPLIT = "The interval covers chance in the test rows only; sizes also depend on which rows train and calibrate"
 
@@ -34,9 +48,33 @@ def visible(text: Any) -> str:
     return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), str(text))
 
 
+def terminal_width() -> int:
+    return shutil.get_terminal_size().columns
+
+
 def say(text: str, *, err: bool = False) -> None:
-    """Print lines for people; JSON stays what it is, having no such characters."""
-    typer.echo(_lines(text), file=sys.stderr if err else None, err=err)  # as it is now: a bar takes its place
+    """Print lines for people: on a terminal, lines end between words."""
+    stream = sys.stderr if err else sys.stdout
+    text = _lines(text)
+    if stream is not None and stream.isatty():
+        text = "\n".join(_wrapped(line, terminal_width()) for line in text.split("\n"))
+    _echo(text, err=err)
+
+
+def say_json(value: Any) -> None:
+    """Print JSON for machines, on one line."""
+    _echo(json.dumps(value))  # which has no control characters
+
+
+def _echo(text: str, *, err: bool = False) -> None:
+    typer.echo(text, file=sys.stderr if err else None, err=err)  # as it is now: a bar takes its place
+
+
+def _wrapped(line: str, width: int, more: str = "") -> str:
+    """A line as several that end between words, those after the first with ``more`` of an indent."""
+    indent = line[: len(line) - len(line.lstrip(" "))]
+    how: Any = {"break_long_words": False, "break_on_hyphens": False, "drop_whitespace": True}
+    return textwrap.fill(line.lstrip(" "), width, initial_indent=indent, subsequent_indent=indent + more, **how)
 
 
 def _lines(text: str) -> str:
@@ -52,7 +90,10 @@ def counted(rows_of: Mapping[str, int], most: int) -> str:
 def show(
     title: str | None, columns: Sequence[str], rows: Sequence[Sequence[str]], *, left: Collection[int] = ()
 ) -> None:
-    """Print a table of numbers; the columns at the places ``left`` are texts."""
+    """Print a table of numbers; the columns at the places ``left`` are texts.
+
+    Texts are broken between words. Where the terminal is too narrow for their words, there is a paragraph for each row.
+    """
     from rich import box
     from rich.cells import cell_len
     from rich.console import Console
@@ -63,23 +104,36 @@ def show(
     cells = [[visible(cell) for cell in row] for row in rows]
     for at, name in enumerate(columns):
         text = at in left
-        longest = max(map(cell_len, [*_lines(name).split("\n"), *(row[at] for row in cells)]))
-        # Texts may fold. A terminal that is too narrow for figures breaks lines: one that lost digits would be wrong.
-        how: Any = {"justify": "left" if text else "right", "min_width": min(longest, _FOLDED) if text else longest}
+        whole = [*_lines(name).split("\n"), *(row[at] for row in cells)]
+        longest = max(map(cell_len, [word for one in whole for word in one.split()] if text else whole), default=0)
+        # A terminal that is too narrow for figures breaks lines: one that lost digits would be wrong.
+        how: Any = {"justify": "left" if text else "right", "min_width": longest}
         table.add_column(Text(_lines(name)), no_wrap=not text, overflow="fold", **how)
     for row in cells:
         table.add_row(*map(Text, row))  # what comes from data is no markup
     console = Console()
-    console.width = max(console.width, sum(one.min_width or 0 for one in table.columns) + 2 * len(columns))
+    needed = sum(one.min_width or 0 for one in table.columns) + 2 * len(columns)
     if title:
         console.print(Text(visible(title), style="bold"))
+    if left and needed > console.width:
+        _show_apart(columns, cells, console.width)
+        return
+    console.width = max(console.width, needed)
     console.print(table)
+
+
+def _show_apart(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> None:
+    """Each row as its first cell, and under it the others with their names."""
+    for first, *rest in rows:
+        named = [f"{visible(name)}: {cell}" for name, cell in zip(columns[1:], rest, strict=True) if name and cell]
+        _echo("\n".join([_wrapped(first, width), _wrapped(f"  {'; '.join(named)}", width)]))
+    _echo("")
 
 
 def show_comparison(title: str, name: str, rows: Sequence[Comparison]) -> None:
     """Baseline beside SCPO, a level a line."""
     change = "change at\nequal cov."
-    columns = ("level", f"{name}\ncoverage", "\nsize", "SCPO\ncoverage", "\nsize", change, "95 % interval", "p")
+    columns = ("level", f"{name}\ncoverage", "\nsize", "SCPO\ncoverage", "\nsize", change, "95% interval", "p")
     show(
         title,
         columns,
@@ -99,26 +153,29 @@ def show_comparison(title: str, name: str, rows: Sequence[Comparison]) -> None:
     )
 
 
+def working() -> Progress:
+    """The one bar of a command, on a terminal; its parts are named and divided before the work begins."""
+    return Progress(show=sys.stderr.isatty())
+
+
 @contextmanager
-def reading(title: str, n_bytes: int | None, passes: int = 1) -> Iterator[Callable[[int], None]]:
-    """A bar of the bytes that were read, on a terminal; a file may be read in several passes."""
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+def reading(title: str, n_bytes: int | None) -> Iterator[Callable[[int], None]]:
+    """A bar of the bytes that were read of a file, or of a stream of unknown length; for a command that only reads."""
+    with working() as whole:
+        yield reader(whole, title, n_bytes)
 
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as bar:
-        task = bar.add_task(visible(title), total=n_bytes and n_bytes * passes)
-        before = last = 0
 
-        def progress(read: int) -> None:
-            nonlocal before, last
-            if read < last:  # from the beginning again
-                before += last
-            last = read
-            done = before + read
-            bar.update(task, completed=done)
-            if n_bytes and done >= n_bytes * passes:
-                bar.update(task, visible=False)  # what comes next has a bar of its own
+def reader(part: Progress, title: str, n_bytes: int | None, passes: int = 1) -> Callable[[int], None]:
+    """What is told the bytes that were read up to now, and advances a part of the work; there may be several passes."""
+    last = 0
+    if n_bytes:
+        part.stage(visible(title), n_bytes * passes)
+    else:
+        part.endless(visible(title))
 
-        yield progress
+    def progress(read: int) -> None:
+        nonlocal last
+        part.advance(read - last if read >= last else read)  # fewer: from the beginning again
+        last = read
+
+    return progress

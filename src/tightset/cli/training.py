@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import csv
 import hashlib
-import json
 import shlex
 import sys
 from pathlib import Path
@@ -40,7 +39,7 @@ from tightset.cli.options import (
     without_nan,
 )
 from tightset.cli.predictors import baseline_name, predictors
-from tightset.cli.show import ONE_SPLIT, counted, reading, say, show_comparison
+from tightset.cli.show import ONE_SPLIT, counted, reader, say, say_json, show_comparison, working
 
 if TYPE_CHECKING:
     from tightset.estimators.base import ConformalPredictor
@@ -51,6 +50,7 @@ __all__ = ["training_app"]
 training_app = typer.Typer()
 
 _TESTED = 0.25  # of the rows, in compare
+_WORK = {"fast": 3, "default": 8, "thorough": 60}  # a level takes about so long, and reading 2
 
 
 @training_app.command()
@@ -120,7 +120,8 @@ def fit(
         part[part == TEST] = HELD_OUT  # they are written as they stand, and not encoded
         return part
 
-    with reading(f"reading {Path(table.name).name}", table.n_bytes, passes=4 if test else 3) as progress:
+    with working() as whole:
+        read, train, write = whole.split(2, _WORK[search] * len(levels), 0.5)
         prepared = prepare(
             table,
             target,
@@ -128,7 +129,7 @@ def fit(
             categorical=categorical or (),
             drop=drop or (),
             rare=Rare.of(predictor, rare_labels, rare_rows)._replace(drop_unlabelled=drop_unlabelled),
-            progress=progress,
+            progress=reader(read, f"reading {Path(table.name).name}", table.n_bytes, passes=3),
         )
         about = {
             FITTED_BY: shlex.join(["tightset", *sys.argv[1:]]),
@@ -137,7 +138,9 @@ def fit(
             ESTIMATOR: estimator,
             BASELINE: baseline_name(estimator),
         }
-        model = fit_prepared(prepared, target, predictor, plain if baseline else None, about)
+        with train.watching():
+            model = fit_prepared(prepared, target, predictor, plain if baseline else None, about)
+        progress = reader(write, f"writing {out.name}", table.n_bytes)
         held_out = prepared.part == HELD_OUT
         if test:
             _write_both(out, rest, table, model, held_out, progress)
@@ -154,7 +157,7 @@ def fit(
         **model.about,
     }
     if as_json:
-        say(json.dumps(told))
+        say_json(told)
         return
     used, rows = len(model.encoding.columns), model.about
     say(
@@ -219,10 +222,12 @@ def compare(
     table = table_of(data, (delimiter, encoding, decimal, thousands), missing=missing)
     table.make_rereadable()
     found, tested = [], []
-    for split in range(splits):
-        how = {"label_conditional": label_conditional, "random_state": (seed + split) % 2**32}
-        scpo, plain = predictors(estimator, levels, search, how)
-        with reading(f"reading {Path(table.name).name}", table.n_bytes, passes=3) as progress:
+    with working() as whole:
+        for split, part in enumerate(whole.split(*[1] * splits)):
+            at = f"split {split + 1} of {splits}: "
+            how = {"label_conditional": label_conditional, "random_state": (seed + split) % 2**32}
+            scpo, plain = predictors(estimator, levels, search, how)
+            read, train = part.split(2, _WORK[search] * len(levels), before=at if splits > 1 else "")
             prepared = prepare(
                 table,
                 target,
@@ -230,14 +235,15 @@ def compare(
                 categorical=categorical or (),
                 drop=drop or (),
                 rare=Rare.of(scpo, rare_labels, rare_rows)._replace(drop_unlabelled=drop_unlabelled),
-                progress=progress,
+                progress=reader(read, f"reading {Path(table.name).name}", table.n_bytes, passes=3),
             )
-        fit_parts([plain, scpo], prepared)
-        rows = compared(plain, scpo, *prepared.parts[2], seed=seed)
-        found.append(rows)
-        tested.append(prepared.parts[2][1])
-        if sys.stderr.isatty():
-            say(f"split {split + 1} of {splits}: {verdict(rows)}", err=True)
+            with train.watching():
+                fit_parts([plain, scpo], prepared)
+            rows = compared(plain, scpo, *prepared.parts[2], seed=seed)
+            found.append(rows)
+            tested.append(prepared.parts[2][1])
+            if sys.stderr.isatty():
+                say(f"{at}{verdict(rows)}", err=True)
     n, name = len(prepared.parts[2][1]), baseline_name(estimator).split()[0]
     if prepared.labelled.merged and not as_json:
         say(str(prepared.labelled.told))
@@ -249,7 +255,7 @@ def compare(
             for at, rows in enumerate(found)
             for row, one in zip(rows, short, strict=True)
         ]
-        say(json.dumps(without_nan(told)))
+        say_json(without_nan(told))
     elif splits == 1:
         show_comparison(f"Prediction sets of {n:,} test rows", name, found[0])
         say(f"{verdict(found[0])}\n{ONE_SPLIT}, which --splits 5 takes into account.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from collections.abc import Iterator
@@ -31,7 +30,7 @@ from tightset.cli.options import (
     table_of,
     without_nan,
 )
-from tightset.cli.show import ONE_SPLIT, reading, say, show, show_comparison, visible
+from tightset.cli.show import ONE_SPLIT, reading, say, say_json, show, show_comparison, visible
 
 if TYPE_CHECKING:
     from tightset.estimators.base import ConformalPredictor
@@ -156,6 +155,7 @@ def evaluate(
 
     Example: tightset evaluate iris.tightset test.csv
     """
+    from tightset.conformal import metrics
     from tightset.conformal.shortfall import reason
     from tightset.estimators.comparing import compare, verdict
     from tightset.report.words import band
@@ -173,7 +173,8 @@ def evaluate(
             short += _short(loaded.baseline, told["baseline"], y)
         for row, one in zip(chain.from_iterable(told.values()), short, strict=True):
             row["short_labels"] = one.as_dicts(names)
-        say(json.dumps(without_nan(told)))
+        told["criteria"] = metrics.CRITERIA
+        say_json(without_nan(told))
         return
     cells = [
         (

@@ -28,6 +28,20 @@ __all__ = [
 Row = dict[str, Any]
 
 
+CRITERIA = {
+    "S": "sum of the p-values of all labels, mean over rows",
+    "N": "number of labels in the set, mean over rows",
+    "U": "second largest p-value, mean over rows",
+    "M": "share of sets with more than one label",
+    "F": "sum of the p-values without the largest, mean over rows",
+    "E": "number of labels in the set beyond the first, mean over rows",
+    "OU": "largest p-value of a false label, mean over rows",
+    "OM": "share of sets with a false label",
+    "OF": "sum of the p-values of false labels, mean over rows",
+    "OE": "number of false labels in the set, mean over rows",
+}  # of efficiency, each better when smaller (Vovk et al., 2016)
+
+
 def evaluate(
     sets: np.ndarray,
     y: np.ndarray,
@@ -57,8 +71,12 @@ def evaluate(
     Returns
     -------
     row : dict
-        One flat dict, a row of a table. ``worst_label_gap`` is how far the label covered least falls short of the
-        confidence, and ``unknown_label`` the share of rows with a label below 0, if there are any.
+        One flat dict, a row of a table: ``confidence``, ``n`` (rows), ``coverage``, ``inefficiency``, ``mean_size``,
+        shares of ``empty`` sets and of those with one label (``singleton``); with ``p`` also S, N, U, M, F, E, OU, OM,
+        OF and OE, which `vovk_criteria` explains; then the share of the sets of each size and their coverage
+        (``share_of_size_2``, ``coverage_of_size_2``) and ``coverage_of_label_...``. ``worst_label_gap`` is how far the
+        label covered least falls short of the confidence, and ``unknown_label`` the share of rows with a label below 0,
+        if there are any.
 
     Examples
     --------
@@ -120,6 +138,8 @@ def vovk_criteria(sets: np.ndarray, p: np.ndarray, y: np.ndarray) -> Row:
 
     Notes
     -----
+    What each is the mean of, over rows (`CRITERIA` has the same in words):
+
     | criterion | mean over rows of |
     |---|---|
     | S, N | sum of p-values; size of the set |

@@ -251,13 +251,12 @@ class ConformalPredictor(Predicting, Routing, ClassifierMixin, BaseEstimator):
         self, fitted: Fitted, X: Any, y: Any, groups: Any, suffix: str = ""
     ) -> tuple[Fitted, CalibrationRows]:
         """Rows that calibrate, and how rows are computed that are compared with them."""
-        rows = self._new_rows(X, fitted.kind)
-        given = dtypes_of(X)
+        rows, given = self._new_rows(X, fitted.kind), dtypes_of(X)
         calibrated = given if rows.lazy else types_by_value(given, rows.gather())
         codes = codes_of(rows, y, fitted.classes, f"y{suffix}", unknown="miss")
         found = CalibrationRows(rows, codes, check_groups(groups, len(codes), f"groups{suffix}"))
-        # Other calibration rows have other luck: random numbers hang on them, too.
-        return replace(fitted, kind=fitted.kind._replace(calibrated=calibrated), mark=mark_of(codes)), found
+        kind = fitted.kind._replace(calibrated=calibrated)
+        return replace(fitted, kind=kind, mark=mark_of(codes)), found  # with random numbers of their own
 
     def _splits(self, rows: CalibrationRows, fitted: Fitted, used: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
         """(training rows, calibration rows) of each fold, without the rows of weight zero."""

@@ -210,7 +210,9 @@ class Predicting(ABC):
         Returns
         -------
         row : dict or list of dict
-            What `tightset.metrics.evaluate` measures, as one flat dict; with several levels a list of them.
+            What `tightset.metrics.evaluate` measures, as one flat dict; with several levels a list of them. The keys
+            S, N, U, M, F, E, OU, OM, OF and OE are criteria of efficiency, each better when smaller: S is the mean sum
+            of p-values, N the mean set size; `tightset.metrics.vovk_criteria` explains the others.
         """
         levels, single = self.levels_asked(confidence)
         fitted = self._fitted()

@@ -231,7 +231,7 @@ class SCPOClassifier(ConformalPredictor):
         --------
         >>> from sklearn.datasets import load_wine
         >>> clf = SCPOClassifier(confidence=0.9, random_state=0).fit(*load_wine(return_X_y=True))
-        >>> clf.summary().startswith("At 90 % confidence")
+        >>> clf.summary().startswith("At 90% confidence")
         True
         """
         check_is_fitted(self, "fitted_")
@@ -242,7 +242,7 @@ class SCPOClassifier(ConformalPredictor):
         lines = []
         for at, fold in enumerate(self.folds_):
             for level, found in zip(self.levels_, fold.record, strict=True):
-                where = f"At {100 * float(level):g} % confidence" + (f", fold {at}" if len(self.folds_) > 1 else "")
+                where = f"At {100 * float(level):g}% confidence" + (f", fold {at}" if len(self.folds_) > 1 else "")
                 lines.append(f"{where}: {found.sentence()}")
         if self.label_conditional or self.fitted_.by_group:
             lines.append("These figures are for average coverage; with coverage by label or group, sets are larger.")
@@ -303,8 +303,7 @@ class SCPOClassifier(ConformalPredictor):
         if isinstance(settings, Search):
             settings.check_installed()
             seed = generator(self.random_state).randint(2**31, size=4).tolist()
-        named = ", ".join(f"{100 * float(level):g} %" for level in levels)
-        with Progress(f"training for {named}", show=self.verbose) as progress:
+        with Progress(show=self.verbose) as progress:
             runtime = Runtime(progress, seed, self.device, self.n_jobs)
             return case_of(estimator).train(rows, aim, settings, runtime)
 

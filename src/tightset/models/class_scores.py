@@ -11,6 +11,7 @@ from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
 
 from tightset.compute.arrays import settle
+from tightset.compute.threads import openmp_for
 from tightset.models.routing import Unweighted
 from tightset.storage.registry import storable
 
@@ -54,7 +55,8 @@ def class_scores(model: Any, X: Any, classes: np.ndarray) -> np.ndarray:
     if not hasattr(model, "classes_"):
         raise ValueError(f"{name} has no classes_: it was not trained, or is not a classifier")
     with_probabilities = hasattr(model, "predict_proba")
-    given = model.predict_proba(X) if with_probabilities else model.decision_function(X)
+    with openmp_for(X.shape[0]):
+        given = model.predict_proba(X) if with_probabilities else model.decision_function(X)
     if np.ma.is_masked(given):
         raise ValueError(f"{name} returned masked scores; a score for each class is needed")
     scores = np.asarray(given)

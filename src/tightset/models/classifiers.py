@@ -17,6 +17,7 @@ from sklearn.utils.metadata_routing import _routing_enabled
 from sklearn.utils.validation import has_fit_parameter, validate_data
 
 from tightset.compute.row_types import plain_numbers
+from tightset.compute.threads import openmp_for
 from tightset.exceptions import warn
 from tightset.models.class_scores import class_scores, innermost, name_of
 from tightset.models.routing import Unweighted, request_of_weights, without_requests
@@ -179,13 +180,14 @@ def fit_base(
 def _fitted(estimator: Any, X: Any, y: np.ndarray, weight: np.ndarray | None, seed: int | None) -> Any:
     model = untrained(estimator, seed)
     try:
-        if weight is None:
-            model.fit(X, y)
-        elif _routing_enabled() and request_of_weights(estimator):
-            model.fit(X, y, sample_weight=weight)
-        else:
-            with config_context(enable_metadata_routing=False):  # weights that are not routed
-                model.fit(X, y, **{_weight_argument(model): weight})
+        with openmp_for(len(y)):
+            if weight is None:
+                model.fit(X, y)
+            elif _routing_enabled() and request_of_weights(estimator):
+                model.fit(X, y, sample_weight=weight)
+            else:
+                with config_context(enable_metadata_routing=False):  # weights that are not routed
+                    model.fit(X, y, **{_weight_argument(model): weight})
     except ValueError:
         check_size(X)  # what overflows is often called NaN
         raise

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tightset.conformal.ranks import significance
 from tightset.estimators.base import ConformalPredictor
-from tightset.plots.canvas import COLOURS, axes_for, colour_of_text, legend_above, percent
+from tightset.plots.canvas import COLOURS, axes_for, colour_of_text, legend_above
 from tightset.search.settings import Grid, as_search
 
 __all__ = ["candidates", "traces"]
@@ -167,7 +167,7 @@ def _table(model: ConformalPredictor, confidence: Any, fold: int) -> tuple[int, 
     known = [significance(level) for level in model.levels_]
     wanted = known[0] if confidence is None else significance(confidence)
     if wanted not in known:
-        own = ", ".join(percent(level) for level in model.levels_)
+        own = ", ".join(f"{100 * float(level):g}%" for level in model.levels_)
         raise ValueError(f"confidence must be a level that the model was trained for ({own}); got {confidence!r}")
     if not 0 <= fold < len(model.folds_):
         raise ValueError(f"fold must be from 0 to {len(model.folds_) - 1}; got {fold!r}")

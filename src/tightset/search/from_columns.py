@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -26,7 +26,7 @@ from tightset.conformal.splits import fold_of_rows, stratified_split
 from tightset.models.columns import Columns
 from tightset.models.ensembles import Ensemble, Member
 from tightset.search.judging import Judge
-from tightset.search.levels import Chosen, Level, clearly_positive, has_signal, nested, unit_of
+from tightset.search.levels import Chosen, Level, clearly_positive, has_signal, nested, unit_of, watched
 from tightset.search.paths import Candidate, View, fits_of, logistic_candidates
 from tightset.search.problem import Aim, Outcome, Runtime, TrainingRows, bounded, normalised
 from tightset.search.refinement import refine
@@ -36,7 +36,7 @@ from tightset.search.verdict import FEW_ROWS, Found, Verdict
 
 __all__ = ["column_views", "logistic_regression", "path_search", "train_columns"]
 
-_EVALUATIONS = 30  # of a loss over all rows that are expected next
+_LOGISTIC = 1  # logistic regressions on one kind of columns take about as long as so many paths
 _ROWS_TO_START = 20_000  # of a logistic regression on all rows
 _DOUBT = 1.0  # standard errors that the gain must exceed
 
@@ -58,14 +58,20 @@ def path_search(rows: TrainingRows, aim: Aim, search: Search, runtime: Runtime) 
     rows = rows.sorted()
     fold = fold_of_rows(rows.y, min(search.folds, len(rows)), np.random.default_rng(runtime.seed))
     views = column_views(rows, fold, search, runtime.device)
+    of_level = len(search.paths) * (search.restarts + 1) * (len(views) if search.both_columns else 1)
+    weights = [_LOGISTIC * len(views), *[of_level] * len(aim.levels), len(aim.levels) * len(search.paths) * sampled]
+    first, *of_levels, last = runtime.progress.split(*weights)
+    first.stage("fitting logistic regressions")
     with runtime.threads() as threads:
-        logistic = logistic_candidates(views, search.strengths, threads=threads, progress=runtime.progress)
+        logistic = logistic_candidates(views, search.strengths, threads=threads, progress=first)
         levels = [Level.of(one, rows, fold, aim, search, runtime, threads) for one in aim.levels]
+        levels = watched(levels, of_levels)
         chosen = [_search_level(logistic, level) for level in levels]
         chosen = nested(levels, chosen) if aim.nested and len(levels) > 1 else chosen
     found = [one.found for one in chosen]
     if sampled:
-        found = _on_all_rows(everything, aim, chosen, search, runtime)
+        last.stage("refining on all rows")
+        found = _on_all_rows(everything, aim, chosen, search, runtime._replace(progress=last))
         found = [one._replace(sample=(len(rows), len(everything))) for one in found]
     return Outcome([one.model for one in found], found)
 
@@ -80,23 +86,9 @@ def _on_all_rows(
     one_measure = aim.nested and len(found) > 1
     with Threads(runtime.n_jobs) as threads:
         summed = rows.X.summed(rows.y, rows.weight, threads=threads)
-        trained = refine(parts[:1] if one_measure else parts, summed, aim.f, search, _open_ended(runtime.progress))
+        trained = refine(parts[:1] if one_measure else parts, summed, aim.f, search, runtime.progress.approach())
     models = [Ensemble(own) for own in trained] * (len(found) if one_measure else 1)
     return [one._replace(model=own) for one, own in zip(found, models, strict=True)]
-
-
-def _open_ended(progress: Progress) -> Callable[[], None]:
-    """For evaluations of which nobody knows how many there will be: the bar has ever some more to go."""
-    done = 0
-
-    def advance() -> None:
-        nonlocal done
-        if done % _EVALUATIONS == 0:
-            progress.expect(_EVALUATIONS)
-        done += 1
-        progress.advance()
-
-    return advance
 
 
 def column_views(rows: TrainingRows, fold: np.ndarray, search: Search, device: str | None) -> list[View]:
@@ -146,10 +138,17 @@ def train_columns(
     by_columns = [level.examined(some) for some in logistic]
     best = [best_of_row(judged) for judged in by_columns]
     starts = best if level.search.both_columns else [min(best, key=lambda one: one.criterion)]
-    return by_columns, best, [one for start in starts for one in level.paths_from(start.candidate)]
+    parts = level.progress.split(*[1] * len(starts))
+    trained = [
+        one
+        for start, part in zip(starts, parts, strict=True)
+        for one in level._replace(progress=part).paths_from(start.candidate)
+    ]
+    return by_columns, best, trained
 
 
 def _search_level(logistic: list[list[Candidate]], level: Level) -> Chosen:
+    level.progress.stage(level.named)
     by_columns, best, trained = train_columns(logistic, level)
     baseline = best[0]
     judged = [one for some in by_columns for one in some] + trained

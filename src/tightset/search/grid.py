@@ -56,7 +56,7 @@ def grid_search(rows: TrainingRows, aim: Aim, grid: Grid, runtime: Runtime) -> O
     # On the host one level at a time, although levels could share a descent: a large constant rate amplifies
     # rounding, and a level's measure should not depend on which others were asked for.
     batches = [[level] for level in aim.levels] if runtime.device is None else [list(aim.levels)]
-    runtime.progress.expect(len(batches) * grid.max_iter)
+    runtime.progress.stage("searching the grid", len(batches) * grid.max_iter)
     found = [one for levels in batches for one in descend(standardised, aim._replace(levels=levels), grid, runtime)]
     return Outcome([LinearModel(columns, one.theta.astype(X.dtype)) for one in found], found)
 

@@ -18,7 +18,7 @@ from tightset.search.settings import Search
 from tightset.search.shortlist import Judged, combined_scores, examine
 from tightset.search.verdict import Found
 
-__all__ = ["Chosen", "Level", "clearly_positive", "has_signal", "nested", "unit_of"]
+__all__ = ["Chosen", "Level", "clearly_positive", "has_signal", "nested", "unit_of", "watched"]
 
 _CLEAR = 2.0  # standard errors by which a likelihood is clearly better
 
@@ -33,6 +33,7 @@ class Level(NamedTuple):
     rng: np.random.Generator
     threads: Threads
     progress: Progress
+    named: str = "searching"  # for who watches
 
     @classmethod
     def of(
@@ -83,6 +84,16 @@ class Level(NamedTuple):
     def told_error(self, error: float) -> float:
         """A standard error as it is told: of few rows near the threshold the bootstrap sees too little noise."""
         return float(error * self.judge.caution)
+
+
+def watched(levels: Sequence[Level], parts: Sequence[Progress]) -> list[Level]:
+    """The levels, each with its part of the progress."""
+    names = (
+        ["searching"]
+        if len(levels) == 1
+        else [f"searching level {at + 1} of {len(levels)}" for at in range(len(levels))]
+    )
+    return [level._replace(progress=part, named=name) for level, part, name in zip(levels, parts, names, strict=True)]
 
 
 class Chosen(NamedTuple):

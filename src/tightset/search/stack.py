@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from scipy.optimize import minimize_scalar
 from sklearn.linear_model import LinearRegression
 
 from tightset.compute.identity import Same
+from tightset.compute.progress import Progress
 from tightset.compute.rows import MemoryRows
 from tightset.compute.threads import Threads
 from tightset.conformal.splits import fold_of_rows
@@ -31,7 +33,7 @@ from tightset.models.ensembles import LogProbabilities, Tempered, tempered
 from tightset.models.trees import Grown, Growth, grow, numbers_or_missing
 from tightset.search.from_columns import column_views, train_columns
 from tightset.search.judging import Curve
-from tightset.search.levels import Chosen, Level, has_signal, nested, unit_of
+from tightset.search.levels import Chosen, Level, has_signal, nested, unit_of, watched
 from tightset.search.paths import Candidate, fits_of, logistic_candidates
 from tightset.search.problem import Aim, Outcome, Runtime, TrainingRows, normalised
 from tightset.search.settings import Search
@@ -45,6 +47,7 @@ _DOUBT = 2.0  # standard errors that a gain must exceed
 _FIRMER = 10.0  # scores are held to the anchor so many times as firmly as standardised columns to logistic regression
 _EM_STEPS = 200
 _LINEAR = 0.98  # share of the variance; logistic regressions have 0.997 to 1, other classifiers at most 0.97
+_CROSS_FIT, _LOGISTIC = 4.0, 1.0  # about how long they take, compared with a level
 _POWERS = (np.log(0.1), np.log(4.0))
 
 
@@ -84,15 +87,23 @@ def stacked_search(bases: Bases, rows: TrainingRows, aim: Aim, search: Search, r
     repeats = search.repeats if search.average else 1
     folds = np.stack([fold_of_rows(rows.y, min(search.folds, len(rows)), rng) for _ in range(repeats)])
     fold = folds[0]
-    how = CrossFitting(rows.classes, folds, rng, runtime.progress, runtime.n_jobs)
-    fitted = [cross_fit(one, given.X.gather(), given.y, given.weight, how) for one in bases.estimators]
+    mixes = bases.mixed and X is not None
+    weights = [_CROSS_FIT] * len(bases.estimators), [_LOGISTIC * mixes, _LOGISTIC], [1.0] * len(aim.levels)
+    parts = runtime.progress.split(*chain.from_iterable(weights))
+    fitted = []
+    for at, one in enumerate(bases.estimators):
+        parts[at].stage("fitting classifiers")
+        how = CrossFitting(rows.classes, folds, rng, parts[at], runtime.n_jobs)
+        fitted.append(cross_fit(one, given.X.gather(), given.y, given.weight, how))
+    on_columns, on_scores, *of_levels = parts[len(fitted) :]
     if not search.average:
         fitted = [one._replace(averaged=one.whole, held_out_averaged=one.held_out_whole) for one in fitted]
     with runtime.threads() as threads:
         linear: list[list[Candidate]] = []
-        if bases.mixed and X is not None:
+        if mixes:
+            on_columns.stage("fitting logistic regressions")
             views = column_views(replace(rows, X=MemoryRows(X)), fold, search, runtime.device)
-            linear = logistic_candidates(views, search.strengths, threads=threads, progress=runtime.progress)
+            linear = logistic_candidates(views, search.strengths, threads=threads, progress=on_columns)
         fill = None if X is None else np.zeros(X.shape[1]) if sparse.issparse(X) else X.mean(axis=0)
         plain, mixed = _parts(fitted, linear, fill, fold, rows)
         stack = StackedRows.of(
@@ -106,20 +117,25 @@ def stacked_search(bases: Bases, rows: TrainingRows, aim: Aim, search: Search, r
         )
         if X is not None and _own_label_shows(fitted, mixed, given.X.gather(), X):
             stack = replace(stack, columns=None)
-        families = _families(stack, search, threads, runtime)
-        levels, chosen = [Level.of(one, rows, fold, aim, search, runtime, threads) for one in aim.levels], []
+        on_scores.stage("fitting logistic regressions on scores")
+        families = _families(stack, search, threads, on_scores)
+        levels = [Level.of(one, rows, fold, aim, search, runtime, threads) for one in aim.levels]
+        levels, chosen = watched(levels, of_levels), []
         for level in levels:
-            grown = _grown(search.boost, given, stack, level, runtime)
-            chosen.append(_search_level(stack, len(plain), families, linear, grown, level))
+            level.progress.stage(level.named)
+            trees, paths = level.progress.split(search.boost is not None, 1)
+            grown = _grown(search.boost, given, stack, level._replace(progress=trees), runtime)
+            own = level._replace(progress=paths)
+            chosen.append(_search_level(stack, len(plain), families, linear, grown, own))
     found = [one.found for one in (nested(levels, chosen) if aim.nested and len(levels) > 1 else chosen)]
     return Outcome([one.model for one in found], found)
 
 
-def _families(stack: StackedRows, search: Search, threads: Threads, runtime: Runtime) -> list[_Family]:
+def _families(stack: StackedRows, search: Search, threads: Threads, progress: Progress) -> list[_Family]:
     """The anchor, and the anchor beside the columns."""
     anchors = [stack.anchor(), *([] if stack.columns is None else [stack.anchor(beside=True)])]
     views = [one.view for one in anchors]
-    fits = logistic_candidates(views, search.strengths, threads=threads, progress=runtime.progress)
+    fits = logistic_candidates(views, search.strengths, threads=threads, progress=progress)
     return [_Family(anchor, some) for anchor, some in zip(anchors, fits, strict=True)]
 
 
@@ -227,11 +243,13 @@ def _search_level(
     firm = replace(level.search, pulls=[_FIRMER * pull for pull in pulls])
     plain = level.examined([stack.anchor(at) for at in range(n_bases)])
     judged: list[Judged] = []
-    for start, logistic in families:
-        judged += level.examined([start, *logistic]) + level.paths_from(start, firm)
+    with_columns = bool(linear) and stack.parts[-1].weight > 0
+    *parts, last = level.progress.split(*[1] * len(families), with_columns)
+    for (start, logistic), part in zip(families, parts, strict=True):
+        judged += level.examined([start, *logistic]) + level._replace(progress=part).paths_from(start, firm)
     anchor, likeliest = judged[0], max(judged, key=_likelihood)
-    if linear and stack.parts[-1].weight > 0:
-        by_columns, best, trained = train_columns(linear, level)
+    if with_columns:
+        by_columns, best, trained = train_columns(linear, level._replace(progress=last))
         judged += [one for some in by_columns for one in some] + trained
         plain.append(best[0])
     if grown:

@@ -55,8 +55,8 @@ class Found(NamedTuple):
         """What the verdict says, in a few sentences."""
         told = [self._comparison()]
         if self.verdict.shared is not None:
-            price = f"{100 * self.verdict.price:.1f} % larger" if self.verdict.price >= 0.0005 else "no larger"
-            level = f"{100 * self.verdict.shared:g} %"
+            price = f"{100 * self.verdict.price:.1f}% larger" if self.verdict.price >= 0.0005 else "no larger"
+            level = f"{100 * self.verdict.shared:g}%"
             told.append(f"The measure of {level} serves all levels, which makes sets nested and {price}.")
         if self.sample is not None:
             some, of_all = self.sample
@@ -68,7 +68,7 @@ class Found(NamedTuple):
         if not np.isfinite(baseline):
             return f"fewer than {FEW_ROWS} training rows are too few to choose a model; {fallback} is used."
         gain, low, high = self.verdict.gain()
-        interval = f"95 % interval {100 * low:.1f} to {100 * high:.1f} %"
+        interval = f"95% interval {100 * low:.1f}% to {100 * high:.1f}%"
         if not accepted:
             return (
                 f"no clear gain, so {fallback} is used unchanged ({name}: {baseline:.3g} {unit} "
@@ -84,4 +84,4 @@ class Found(NamedTuple):
 
 
 def _smaller(gain: float) -> str:
-    return f"{100 * gain:.1f} % smaller" if gain >= 0.0005 else "no smaller"
+    return f"{100 * gain:.1f}% smaller" if gain >= 0.0005 else "no smaller"

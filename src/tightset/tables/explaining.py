@@ -26,6 +26,7 @@ class Influence(NamedTuple):
     p: np.ndarray
     kept: np.ndarray
     moved: float  # by how much the p-values of all labels change, on a log scale
+    differs: bool  # from the typical value: a column that does not moves nothing
 
 
 class Explanation(NamedTuple):
@@ -74,6 +75,7 @@ def explain(model: TablePredictor, frame: Any, confidence: Any) -> Explanation:
             p[place + 1],
             sets[place + 1],
             float(np.abs(np.log(p[place + 1] / p[0])).sum()),
+            not np.array_equal(variants[place + 1], variants[0], equal_nan=True),
         )
         for place, column in enumerate(model.encoding.columns)
     ]

@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tightset.compute.progress import current
 from tightset.conformal.splits import calibration_split, stratified_split
 from tightset.estimators.base import ConformalPredictor, GivenRows
 from tightset.estimators.checks import generator, rows_to_hold
+from tightset.estimators.scpo import SCPOClassifier
 from tightset.exceptions import TableError, warn
 from tightset.tables.dialect import Dialect
 from tightset.tables.encoding import Encoding
@@ -22,6 +24,7 @@ __all__ = ["CALIBRATE", "HELD_OUT", "TEST", "TRAIN", "Prepared", "fit_parts", "p
 TRAIN, CALIBRATE, TEST = 0, 1, 2  # parts of the rows
 UNUSED, HELD_OUT = -1, -2  # of which nothing is encoded
 _LEAST_MEMORY = 2**27  # bytes for encoded rows that are always granted
+_SEARCH = 12  # a search takes about as long as so many fits of the baseline
 _OF_FILE = 0.75  # and of a larger file so much of its size
 
 
@@ -131,8 +134,12 @@ def split_rows(codes: np.ndarray, predictor: ConformalPredictor, *, test: float 
 def fit_parts(predictors: Sequence[ConformalPredictor], prepared: Prepared) -> None:
     """Fit on the training rows and calibrate on others; a label may be among the latter only."""
     (X, y), (X_cal, y_cal) = prepared.parts[:2]
-    for predictor in predictors:
-        predictor.fit_given(GivenRows(X, y, X_cal=X_cal, y_cal=y_cal, classes=prepared.labelled.classes))
+    searches = [isinstance(one, SCPOClassifier) for one in predictors]
+    parts = current().split(*(_SEARCH if search else 1 for search in searches))
+    for predictor, search, part in zip(predictors, searches, parts, strict=True):
+        part.stage("training" if search else "fitting the baseline" if any(searches) else "fitting")
+        with part.watching():
+            predictor.fit_given(GivenRows(X, y, X_cal=X_cal, y_cal=y_cal, classes=prepared.labelled.classes))
 
 
 def _check_named(frame: Any, names: Collection[str]) -> None:
