@@ -3,12 +3,15 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint imports docs docs-pages docs-serve bench bench-ways bench-gpu bench-dask bench-peers claims paper efficiency clean
+.PHONY: demo install test lint imports docs docs-pages docs-serve bench bench-ways bench-gpu bench-dask bench-peers claims paper efficiency clean
 
-# Installs no more than the demo needs, unless everything is there.
+# Installs no more than the demo needs, unless more is there.
 demo:
-	test -e $(VENV)/installed || $(MAKE) --no-print-directory $(VENV)/command-line
+	test -e $(BIN)/tightset || $(MAKE) --no-print-directory $(VENV)/demo
 	$(BIN)/tightset demo
+
+# The command line with tables and reports.
+install: $(VENV)/command-line
 
 # Two workers with a thread each: threads of two workers would wait for each other.
 test: $(VENV)/installed
@@ -81,6 +84,10 @@ bench-peers: $(VENV)/installed
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "tightset needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/demo: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . rich typer
+	touch $@
 
 $(VENV)/command-line: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[cli]'

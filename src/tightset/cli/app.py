@@ -88,8 +88,8 @@ def demo(
         return
     train, calibrate, test = (f"{rows:,}" for rows in ROWS)
     say(
-        f"Which fruit is it, by size and colour? The kinds overlap. {train} fruits train, {calibrate} calibrate, {test} "
-        f"test. The sets are to hold the true kind of {100 * levels[-1]:.5g}% of all fruits.\n"
+        f"Which fruit is it, by size and colour? The kinds overlap. {train} fruits train, {calibrate} calibrate, "
+        f"{test} test. The sets are to hold the true kind of {100 * levels[-1]:.5g}% of all fruits.\n"
     )
     cells = [
         (f"{one.size:g}", f"{one.colour:g}", ", ".join(one.labels) or "(empty)", one.true, one.meaning)
