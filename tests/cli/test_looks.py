@@ -13,7 +13,7 @@ from makers import baseline, table
 from terminals import ESCAPE, on_terminal
 from tightset.cli.app import app
 from tightset.conformal.metrics import CRITERIA, vovk_criteria
-from tightset.tables.predictor import fit_table
+from tightset.tables.fitting import fit_table
 
 COMMANDS = typer.main.get_command(app).commands
 SOURCE = Path(tightset.__file__).parent

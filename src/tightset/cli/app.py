@@ -62,9 +62,9 @@ def _root(
 @app.command()
 def demo(
     confidence: Annotated[
-        list[float] | None, typer.Option(help="Confidence level, between 0 and 1; may be repeated.")
+        list[float] | None, typer.Option(metavar="LEVEL", help="Confidence level, between 0 and 1; may be repeated.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed for the data.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, metavar="NUMBER", help="Seed for the data.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
 ) -> None:
     """Show what prediction sets are, and what training them to be small gains, in ten seconds.

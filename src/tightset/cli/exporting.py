@@ -23,10 +23,12 @@ _CAN = "What `tightset fit` trains with --estimator linear, logistic, hgb, rf, e
 @exporting_app.command()
 def export(
     model: Model,
-    out: Annotated[Path, typer.Option(help="The ONNX file to write.")] = Path("model.onnx"),
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The ONNX file to write.")] = Path("model.onnx"),
     output: Annotated[
         list[str] | None,
-        typer.Option(help="sets (the default), p-values or scores; may be repeated.", show_default=False),
+        typer.Option(
+            metavar="KIND", help="sets (the default), p-values or scores; may be repeated.", show_default=False
+        ),
     ] = None,
     confidence: Confidence = None,
 ) -> None:

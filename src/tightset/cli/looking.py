@@ -37,8 +37,13 @@ _SHOWN_APART = ("labels", "rows", "trained", "calibrated", "mean size by label")
 def explain(
     model: Model,
     data: Data,
-    row: Annotated[int, typer.Option(min=1, help="The row, counted from 1 without the header.", show_default=False)],
-    confidence: Annotated[float | None, typer.Option(help="Confidence level; by default the model's first.")] = None,
+    row: Annotated[
+        int,
+        typer.Option(min=1, metavar="NUMBER", help="The row, counted from 1 without the header.", show_default=False),
+    ],
+    confidence: Annotated[
+        float | None, typer.Option(metavar="LEVEL", help="Confidence level; by default the model's first.")
+    ] = None,
     lenient: Lenient = False,
     delimiter: Delimiter = None,
     encoding: Encoding = None,

@@ -47,45 +47,61 @@ __all__ = [
 
 Data = Annotated[
     str,
-    typer.Argument(help="A table: CSV, TSV or Parquet, compressed or not; - is standard input.", show_default=False),
+    typer.Argument(
+        metavar="DATA", help="A table: CSV, TSV or Parquet, compressed or not; - is standard input.", show_default=False
+    ),
 ]
-Model = Annotated[Path, typer.Argument(help="A model file that `tightset fit` wrote.", show_default=False)]
-Target = Annotated[str, typer.Option(help="The column that holds the labels.", show_default=False)]
+Model = Annotated[
+    Path, typer.Argument(metavar="MODEL", help="A model file that `tightset fit` wrote.", show_default=False)
+]
+Target = Annotated[str, typer.Option(metavar="COLUMN", help="The column that holds the labels.", show_default=False)]
 Confidence = Annotated[
     list[float] | None,
-    typer.Option(help="Level between 0 and 1; may be repeated. Default: 0.95, or the model's.", show_default=False),
+    typer.Option(
+        metavar="LEVEL",
+        help="Level between 0 and 1; may be repeated. Default: 0.95, or the model's.",
+        show_default=False,
+    ),
 ]
 Estimator = Annotated[
     str,
     typer.Option(
+        metavar="NAME",
         help="What measures are trained on: linear (the columns themselves: fast), auto (trees, columns and mixtures "
-        "of them: slow, often the smallest sets), or on top of hgb, rf, et, mlp, logistic, lightgbm."
+        "of them: slow, often the smallest sets), or on top of hgb, rf, et, mlp, logistic, lightgbm.",
     ),
 ]
-Search = Annotated[str, typer.Option(help="fast, default or thorough.")]
+Search = Annotated[str, typer.Option(metavar="NAME", help="fast, default or thorough.")]
 Categorical = Annotated[
     list[str] | None,
     typer.Option(
+        metavar="COLUMN",
         help="A column to treat as categories, such as numeric codes or texts with many values; may be repeated.",
         show_default=False,
     ),
 ]
-Drop = Annotated[list[str] | None, typer.Option(help="A column not to use; may be repeated.", show_default=False)]
+Drop = Annotated[
+    list[str] | None, typer.Option(metavar="COLUMN", help="A column not to use; may be repeated.", show_default=False)
+]
 Missing = Annotated[
     list[str] | None,
-    typer.Option(help="A text that stands for a missing value, such as '?'; may be repeated.", show_default=False),
+    typer.Option(
+        metavar="TEXT", help="A text that stands for a missing value, such as '?'; may be repeated.", show_default=False
+    ),
 ]
 RareLabels = Annotated[
     str,
     typer.Option(
+        metavar="POLICY",
         help="What to do with labels that have few rows: keep, other (merge them into one label), or drop (their rows "
-        "are left out)."
+        "are left out).",
     ),
 ]
 RareRows = Annotated[
     int | None,
     typer.Option(
         min=1,
+        metavar="ROWS",
         help="Labels with fewer rows are rare. Default: 10; with --label-conditional four times as many as the level "
         "needs to calibrate a label, which is 76 at 0.95.",
         show_default=False,
@@ -93,23 +109,36 @@ RareRows = Annotated[
 ]
 Delimiter = Annotated[
     str | None,
-    typer.Option(help="The column separator, such as ';' or tab. Default: what the file shows.", show_default=False),
+    typer.Option(
+        metavar="MARK",
+        help="The column separator, such as ';' or tab. Default: what the file shows.",
+        show_default=False,
+    ),
 ]
 Encoding = Annotated[
     str | None,
-    typer.Option(help="The encoding of text files. Default: the model's, or utf-8.", show_default=False),
+    typer.Option(
+        metavar="NAME", help="The encoding of text files. Default: the model's, or utf-8.", show_default=False
+    ),
 ]
 Decimal = Annotated[
-    str | None, typer.Option(help="The decimal mark: '.' or ','. Default: the model's, or '.'.", show_default=False)
+    str | None,
+    typer.Option(
+        metavar="MARK", help="The decimal mark: '.' or ','. Default: the model's, or '.'.", show_default=False
+    ),
 ]
 Thousands = Annotated[
     str | None,
-    typer.Option(help="The thousands separator, such as ','. Default: the model's, or none.", show_default=False),
+    typer.Option(
+        metavar="MARK",
+        help="The thousands separator, such as ',', or '' for none. Default: the model's, or none.",
+        show_default=False,
+    ),
 ]
 DropUnlabelled = Annotated[
     bool, typer.Option("--drop-unlabelled", help="Leave out the rows that have no label, instead of stopping at them.")
 ]
-Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed for all random choices.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, metavar="NUMBER", help="Seed for all random choices.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Lenient = Annotated[
     bool,

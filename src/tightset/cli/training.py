@@ -59,9 +59,12 @@ def fit(
     target: Target,
     confidence: Confidence = None,
     estimator: Estimator = "linear",
-    out: Annotated[Path, typer.Option(help="The model file to write.")] = Path("model.tightset"),
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The model file to write.")] = Path("model.tightset"),
     test: Annotated[
-        float, typer.Option(help="Set this share of the rows aside for testing, and write them to OUT-test.csv.")
+        float,
+        typer.Option(
+            metavar="SHARE", help="Set this share of the rows aside for testing, and write them to OUT-test.csv."
+        ),
     ] = 0.0,
     search: Search = "default",
     label_conditional: Annotated[
@@ -190,7 +193,7 @@ def compare(
     target: Target,
     confidence: Confidence = None,
     estimator: Estimator = "linear",
-    splits: Annotated[int, typer.Option(min=1, help="Number of random splits.")] = 5,
+    splits: Annotated[int, typer.Option(min=1, metavar="NUMBER", help="Number of random splits.")] = 5,
     search: Search = "default",
     label_conditional: Annotated[
         bool, typer.Option("--label-conditional", help="Coverage for each label, not only on average.")

@@ -46,20 +46,23 @@ def predict(
     model: Model,
     data: Data,
     out: Annotated[
-        Path | None, typer.Option(help="The file to write. Default: standard output.", show_default=False)
+        Path | None,
+        typer.Option(metavar="FILE", help="The file to write. Default: standard output.", show_default=False),
     ] = None,
     confidence: Confidence = None,
     form: Annotated[
         str | None,
         typer.Option(
             "--format",
+            metavar="NAME",
             help="csv, jsonl, parquet or table. Default: by the name of the file; without one, a table on a "
             "terminal and csv elsewhere.",
             show_default=False,
         ),
     ] = None,
     keep: Annotated[
-        list[str] | None, typer.Option(help="A column to copy to the output; may be repeated.", show_default=False)
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="A column to copy to the output; may be repeated.", show_default=False),
     ] = None,
     formulas: Annotated[
         bool | None,
@@ -220,12 +223,15 @@ def evaluate(
 def report(
     model: Model,
     data: Data,
-    out: Annotated[Path, typer.Option(help="The HTML file to write.")] = Path("report.html"),
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The HTML file to write.")] = Path("report.html"),
     confidence: Annotated[
-        list[float] | None, typer.Option(help="The confidence level shown when the page opens.", show_default=False)
+        list[float] | None,
+        typer.Option(metavar="LEVEL", help="The confidence level shown when the page opens.", show_default=False),
     ] = None,
     drop_unlabelled: DropUnlabelled = False,
-    title: Annotated[str | None, typer.Option(help="The title of the page.", show_default=False)] = None,
+    title: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="The title of the page.", show_default=False)
+    ] = None,
     lenient: Lenient = False,
     delimiter: Delimiter = None,
     encoding: Encoding = None,

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tightset.export.bases import ExportError
 from tightset.export.graph import Graph
 from tightset.tables.columns import MISSING, OTHER, Category, Date, Number
 from tightset.tables.encoding import Encoding
@@ -20,10 +21,10 @@ _KINDS = {Number: "DOUBLE", Category: "STRING"}
 
 
 def inputs_of(encoding: Encoding) -> list[tuple[str, str, list[Any]]]:
-    """Name, type and shape of each input; ValueError if ONNX cannot compute with one."""
+    """Name, type and shape of each input; ExportError if ONNX cannot compute with one."""
     dates = [column.name for column in encoding.columns if isinstance(column, Date)]
     if dates:
-        raise ValueError(
+        raise ExportError(
             f"ONNX cannot read dates, which the model uses ({', '.join(map(repr, dates))}); fit without these columns "
             "(--drop), or with columns of numbers in their place"
         )

@@ -45,9 +45,8 @@ def moments(texts: Any, form: str) -> np.ndarray:
     """A column of texts as ``datetime64[s]``, NaT where there is none or where it is not of the form.
 
     >>> import pandas as pd
-    >>> moments(pd.Series(["31.01.2020", None, "?"]), "%d.%m.%Y")
-    array(['2020-01-31T00:00:00',                 'NaT',                 'NaT'],
-          dtype='datetime64[s]')
+    >>> moments(pd.Series(["31.01.2020", None, "?"]), "%d.%m.%Y").astype(str).tolist()
+    ['2020-01-31T00:00:00', 'NaT', 'NaT']
     """
     with needed_for("a table", "cli"):
         import pandas as pd

@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from tightset.exceptions import TableError
+from tightset.exceptions import TableError, needed_for
 from tightset.storage.registry import storable
 from tightset.tables.numbers import is_number
 from tightset.tables.streams import MOST_TEXT
@@ -50,7 +50,7 @@ class Dialect(NamedTuple):
             )
         if self.decimal not in (None, ".", ","):
             raise TableError(f"the decimal mark must be '.' or ','; got {self.decimal!r}")
-        thousands = _SPELLED.get(self.thousands or "", self.thousands)
+        thousands = _SPELLED.get(self.thousands or "", self.thousands) or None  # nothing is none
         if thousands is not None and (len(thousands) != 1 or thousands.isalnum() or thousands in '+-"\n\r'):
             raise TableError(f"the thousands separator must be a character such as ',' or '.'; got {self.thousands!r}")
         if thousands is not None and thousands == (self.decimal or "."):
@@ -68,10 +68,6 @@ class Dialect(NamedTuple):
         Dialect(delimiter=';', encoding=None, decimal=',', thousands=None)
         """
         return Dialect(*(other_one if one is None else one for one, other_one in zip(self, other, strict=True)))
-
-    def numbers(self) -> dict[str, str]:
-        """What `pandas.read_csv` must know of numbers."""
-        return {"decimal": self.decimal or "."} | ({"thousands": self.thousands} if self.thousands else {})
 
 
 def likely_delimiter(lines: Sequence[str], preferred: str) -> str:
@@ -103,20 +99,30 @@ def plain_numbers(values: Any, dialect: Dialect) -> Any:
     """A column of numbers and texts, its numbers written as Python does.
 
     >>> import pandas as pd
-    >>> plain_numbers(pd.Series(["1.234,5", "none", None]), Dialect(decimal=",", thousands=".")).tolist()
-    ['1234.5', 'none', None]
+    >>> plain_numbers(pd.Series(["1.234,5", "none"]), Dialect(decimal=",", thousands=".")).tolist()
+    ['1234.5', 'none']
     """
     if dialect.decimal in (None, ".") and dialect.thousands is None:
         return values
+    with needed_for("a table", "cli"):
+        import pandas as pd
+
+    point, between = dialect.decimal or ".", dialect.thousands
+    # In groups of three: 31.01.2024 is no number, whatever separates thousands.
+    grouped = re.compile(
+        rf"[+-]?\d{{1,3}}({re.escape(between)}\d{{3}})+({re.escape(point)}\d*)?" if between else "(?!)"
+    )
 
     def plain(value: Any) -> Any:
         if not isinstance(value, str):
             return value
-        text = value.replace(dialect.thousands, "") if dialect.thousands else value
-        text = text.replace(dialect.decimal or ".", ".")
+        text = value.replace(between, "") if between and grouped.fullmatch(value) else value
+        text = text if point == "." else text.replace(".", "?").replace(point, ".")
         return text if is_number(text) else value
 
-    return values.astype(object).map(plain, na_action="ignore").where(values.notna(), None)
+    found = values.astype(object).map(plain, na_action="ignore")
+    numbers = pd.to_numeric(found, errors="coerce")
+    return found if (numbers.isna() & found.notna()).any() else numbers
 
 
 def _rows(lines: Sequence[str], delimiter: str) -> Iterator[list[str]]:

@@ -239,7 +239,7 @@ class TableFile:
                     chunksize=rows_at_once(first, len(header), _CELLS),
                     skip_blank_lines=len(header) > 1,  # of one column they are missing values
                     low_memory=False,
-                    **self.dialect.numbers(),
+                    decimal=self.dialect.decimal or ".",
                 ):
                     for name in frame.columns:
                         if name in texts:
