@@ -24,8 +24,11 @@ def quick_grid(**changes):
     return scpo(**({"search": GRID} | changes))
 
 
+QUICK = {"max_iter": 20, "strengths": (0.1, 1.0), "pulls": (1.0, 0.1)}  # settings of a search: tests fit hundreds
+
+
 def quick_scpo(**changes):
-    return scpo(**({"max_iter": 20} | changes))
+    return scpo(**(QUICK | changes))
 
 
 def baseline(**changes):

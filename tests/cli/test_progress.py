@@ -29,15 +29,18 @@ def test_a_fit_has_one_bar_that_only_goes_forward(folder):
     fit = ("fit", "train.csv", "--target", "kind", *FAST, "--test", 0.2, "--out", "bar.tightset")
     code, written = on_terminal(fit, folder=folder)
     assert code == 0
-    assert stages(written) == [
+    known = [
         "reading train.csv",
-        *(["training"] if "training" in stages(written) else []),
+        "training",
         "fitting logistic regressions",
         "searching level 1 of 2",
         "searching level 2 of 2",
         "fitting the baseline",
         "writing bar.tightset",
     ]
+    seen = stages(written)
+    passing = {"training", "fitting the baseline"}  # which may be over before the bar is drawn again
+    assert seen == [name for name in known if name in seen or name not in passing]
     done = [percent for percent, _ in frames(written)]
     assert done == sorted(done)
     assert (done[0], done[-1]) == (0, 100)
