@@ -145,16 +145,37 @@ def draw_page(folder: Path, page: Path = FOLDER.parent / "figures.md") -> dict[s
     return names
 
 
-def draw_card(folder: Path, model: Any) -> None:
-    """What a notebook shows of a fitted model, by Chromium."""
+def browser_of(width: int, height: int, scale: float = 1.5) -> Any:
+    """Chromium with a window of this size."""
     from selenium import webdriver
 
     options = webdriver.ChromeOptions()
     options.binary_location = shutil.which("chromium")
-    for word in ("--headless=new", "--no-sandbox", "--window-size=760,600", "--force-device-scale-factor=1.5"):
+    size = (f"--window-size={width},{height}", f"--force-device-scale-factor={scale}")
+    for word in ("--headless=new", "--no-sandbox", "--hide-scrollbars", *size):
         options.add_argument(word)
-    service = webdriver.ChromeService(executable_path=shutil.which("chromedriver"))
-    with tempfile.NamedTemporaryFile("w", suffix=".html") as page, webdriver.Chrome(options, service) as browser:
+    return webdriver.Chrome(options, webdriver.ChromeService(executable_path=shutil.which("chromedriver")))
+
+
+def draw_report(folder: Path) -> None:
+    """The beginning of a report on the fruits of `tightset demo`."""
+    from tightset import SCPOClassifier, write_report
+    from tightset.cli.demo import CENTRES, KINDS, SPREAD
+
+    X, codes = make_blobs(4500, centers=CENTRES, cluster_std=SPREAD, random_state=0)
+    X, X_new, y, y_new = train_test_split(X, KINDS[codes], test_size=2000, random_state=0)
+    models = SCPOClassifier(0.95, search="fast", random_state=0), ConformalClassifier(random_state=0)
+    for model in models:
+        model.fit(X, y)
+    with tempfile.TemporaryDirectory() as where, browser_of(1100, 1750, scale=1) as browser:
+        write_report(f"{where}/report.html", models[0], X_new, y_new, baseline=models[1])
+        browser.get(f"file://{where}/report.html")
+        browser.save_screenshot(str(folder / "report.png"))
+
+
+def draw_card(folder: Path, model: Any) -> None:
+    """What a notebook shows of a fitted model, by Chromium."""
+    with tempfile.NamedTemporaryFile("w", suffix=".html") as page, browser_of(760, 600) as browser:
         page.write(f'<meta charset="utf-8"><body style="font: 14px sans-serif">{model._repr_html_()}')
         page.flush()
         browser.get(f"file://{page.name}")
@@ -162,7 +183,7 @@ def draw_card(folder: Path, model: Any) -> None:
 
 
 def draw(folder: Path) -> dict[str, Any]:
-    """All but the card; the names that the page on figures has defined."""
+    """All but the card and the report; the names that the page on figures has defined."""
     draw_calibration(folder)
     draw_levels(folder)
     draw_p_values(folder)
@@ -171,3 +192,4 @@ def draw(folder: Path) -> dict[str, Any]:
 
 if __name__ == "__main__":
     draw_card(FOLDER, draw(FOLDER)["scpo"])
+    draw_report(FOLDER)

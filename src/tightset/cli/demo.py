@@ -14,11 +14,11 @@ from tightset.estimators.comparing import Comparison, compare
 from tightset.estimators.conformal import ConformalClassifier
 from tightset.estimators.scpo import SCPOClassifier
 
-__all__ = ["ROWS", "Demo", "Example", "run_demo"]
+__all__ = ["CENTRES", "KINDS", "ROWS", "SPREAD", "Demo", "Example", "run_demo"]
 
 KINDS = np.array(["apricot", "cherry", "peach", "plum"])
-_CENTRES = np.array([[5.0, 6.0], [3.0, 7.0], [5.0, 5.0], [6.0, 3.0]])
-_SPREAD = np.array([0.5, 0.7, 2.0, 0.8])  # peaches vary more than all others
+CENTRES = np.array([[5.0, 6.0], [3.0, 7.0], [5.0, 5.0], [6.0, 3.0]])
+SPREAD = np.array([0.5, 0.7, 2.0, 0.8])  # peaches vary more than all others
 ROWS = (1500, 1000, 2000)  # train, calibrate, test
 
 
@@ -49,15 +49,15 @@ class _Known(ClassifierMixin, BaseEstimator):
         return True
 
     def predict_proba(self, X: np.ndarray) -> np.ndarray:
-        squares = ((np.asarray(X)[:, None] - _CENTRES) ** 2).sum(axis=2)
-        logs = -squares / (2 * _SPREAD**2) - 2 * np.log(_SPREAD)
+        squares = ((np.asarray(X)[:, None] - CENTRES) ** 2).sum(axis=2)
+        logs = -squares / (2 * SPREAD**2) - 2 * np.log(SPREAD)
         odds = np.exp(logs - logs.max(axis=1, keepdims=True))
         return np.asarray(odds / odds.sum(axis=1, keepdims=True))
 
 
 def run_demo(levels: list[float], *, seed: int = 0, verbose: Any = False) -> Demo:
     """Train, calibrate and test four methods on the same rows; all but tightset threshold probabilities."""
-    X, codes = make_blobs(sum(ROWS), centers=_CENTRES, cluster_std=_SPREAD, random_state=seed)
+    X, codes = make_blobs(sum(ROWS), centers=CENTRES, cluster_std=SPREAD, random_state=seed)
     (X_train, X_cal, X_new), (y_train, y_cal, y_new) = (np.split(one, np.cumsum(ROWS)[:2]) for one in (X, KINDS[codes]))
     how: dict[str, Any] = {"confidence": levels, "random_state": seed}
     methods: dict[str, ConformalPredictor] = {

@@ -67,7 +67,7 @@ def card(model: ConformalPredictor) -> str:
 
 
 def _percent(level: Any) -> str:
-    return f"{100 * float(level):g}\N{NO-BREAK SPACE}%"
+    return f"{100 * float(level):g}%"
 
 
 def _labels(classes: np.ndarray) -> str:

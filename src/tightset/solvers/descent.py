@@ -1,4 +1,4 @@
-"""Optimisers as pure ``init`` / ``update`` pairs, and the one training loop.
+"""Optimisers with a rate, for the paper's grid, as pure ``init`` / ``update`` pairs, and their loop.
 
 Every candidate descends on its own: its rate, its stopping, its failure. Nothing here knows what is minimised.
 

@@ -1,4 +1,6 @@
-"""Values of a table as texts: a text is unchanged, a whole number has no decimal point, and some texts are gaps.
+"""Values of a table as texts, and the texts that count as missing values.
+
+A text is unchanged, and a whole number has no decimal point.
 
 The same texts are gaps wherever a table comes from: a file of text, Parquet, or a data frame.
 """
