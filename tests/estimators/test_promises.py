@@ -1,4 +1,4 @@
-"""Promises on odd data: classifiers that break, input that misleads, gains that are not there, nested sets."""
+"""Promises on odd input: masks, dates, weights, sparse entries, gaps, scores that work in place; and files that keep them."""
 
 import warnings
 
@@ -6,9 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import clone
 from sklearn.compose import make_column_transformer
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold
@@ -18,11 +17,9 @@ from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_limits
 
 import tightset
-from makers import baseline, both, quick_on_top, quick_scpo, scpo
-from tightset import ConformalClassifier, SCPOClassifier, Search, TightsetWarning
+from makers import baseline, both, quick_scpo, scpo
+from tightset import ConformalClassifier, TightsetWarning
 from tightset.conformal.scores import as_score
-from tightset.estimators.comparing import Comparison, at_equal_coverage, compare, levels_around, verdict
-from tightset.models.classifiers import fit_base
 
 
 @pytest.fixture(autouse=True)
@@ -30,209 +27,6 @@ def _one_thread():
     """Threads of small trees would wait for each other, where two tests run side by side."""
     with threadpool_limits(1):
         yield
-
-
-def grid_with_a_rare_label(seed=0, n=4000):
-    """Categories that decide the label, and a label of two rows, which ruins scikit-learn's gradient boosting."""
-    rng = np.random.default_rng(seed)
-    levels = rng.integers(0, [3, 5, 4, 4, 3, 2, 3, 3], size=(n, 8))
-    points = levels @ np.array([3, 2, 2, 1, 2, 1, 1, 4])
-    y = np.where(levels[:, 7] == 0, 0, np.digitize(points, [16, 21]) + 1)
-    X = np.hstack([np.eye(5)[column] for column in levels.T])
-    return X, y
-
-
-def with_rare(y, at=(0, 1)):
-    y = y.copy()
-    y[list(at)] = 9
-    return y
-
-
-# ---- classifiers that rare labels break -----------------------------------------------------------------------------
-
-
-def boosted():
-    return HistGradientBoostingClassifier(max_iter=40, learning_rate=0.2, max_leaf_nodes=15, random_state=0)
-
-
-def test_a_classifier_that_a_rare_label_breaks_is_trained_without_it():
-    X, y = grid_with_a_rare_label()
-    broken = boosted().fit(X, with_rare(y))
-    trained = fit_base(boosted(), X, with_rare(y))
-    assert broken.score(X[2:], y[2:]) < 0.95  # the trouble is still there
-    assert trained.without == (9,)
-    assert trained.model.score(X[2:], y[2:]) > 0.98
-    assert fit_base(boosted(), X[2:], y[2:]).without == ()
-    assert fit_base(RandomForestClassifier(5), X, with_rare(y)).without == ()
-
-
-def test_both_predictors_say_so_and_have_small_sets():
-    X, y = grid_with_a_rare_label()
-    X_new, y_new = grid_with_a_rare_label(1, 1000)
-    for clf in (
-        ConformalClassifier(boosted(), confidence=0.9, random_state=0),
-        quick_on_top(boosted(), confidence=0.9),
-    ):
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
-            clf.fit(X, with_rare(y), X_cal=X_new[:500], y_cal=y_new[:500])
-        name = "HistGradientBoostingClassifier is broken by labels with very few rows (9)"
-        assert any(name in str(one.message) for one in told)
-        row = clf.evaluate(X_new[500:], y_new[500:])
-        assert row["mean_size"] < 1.05
-        assert row["coverage"] > 0.9 - 4 * np.sqrt(2 * 0.09 / 500)
-
-
-class FailsOnRareLabels(ClassifierMixin, BaseEstimator):
-    """As gradient boosting does that wants to stop early."""
-
-    def fit(self, X, y):
-        if np.unique(y, return_counts=True)[1].min() < 2:
-            raise ValueError("The least populated classes in y have only 1 member")
-        self.model_ = LogisticRegression().fit(X, y)
-        self.classes_ = self.model_.classes_
-        return self
-
-    def predict_proba(self, X):
-        return self.model_.predict_proba(X)
-
-
-def test_a_classifier_that_cannot_be_trained_with_a_rare_label_is_trained_without():
-    X, y = grid_with_a_rare_label(n=600)
-    y[0] = 9
-    trained = fit_base(FailsOnRareLabels(), X, y)
-    assert trained.without == (9,)
-    assert "only 1 member" in trained.why
-    with pytest.raises(ValueError, match="only 1 member"):
-        fit_base(FailsOnRareLabels(), X[:20], np.arange(20))
-
-
-@pytest.mark.parametrize("scale", [-1.0, 0.0])
-def test_scores_that_are_worse_than_a_guess_are_told_of(scale, blobs):
-    X, y = blobs
-    P = np.exp(scale * LogisticRegression().fit(X, y).decision_function(X))
-    P[:, 0] += 1e-9
-    P /= P.sum(axis=1, keepdims=True)
-    rare = np.where(np.arange(len(y)) % 3 > 0, 2, y)  # most rows have one label
-    with pytest.warns(TightsetWarning, match="did not learn, or has diverged"):
-        baseline(estimator="precomputed").fit(P, rare)
-
-
-def test_balanced_weights_are_no_sign_of_trouble():
-    rng = np.random.default_rng(0)
-    y = (rng.uniform(size=2000) < 0.05).astype(int)
-    X = rng.standard_normal((2000, 2)) + 1.2 * y[:, None]
-    clf = baseline(estimator=LogisticRegression(class_weight="balanced")).fit(X, y)
-    assert clf.evaluate(X, y)["mean_size"] < 2
-
-
-# ---- gains ----------------------------------------------------------------------------------------------------------
-
-
-def test_a_gain_is_told_only_at_equal_coverage():
-    """Ours cover 96 % with 4.25 labels, theirs 99 % with 4.9; at 96 % theirs have 4.25 too."""
-    rng = np.random.default_rng(0)
-    own = rng.uniform(size=4000)  # how hard a row is
-    curve = np.array([0.9, 0.93, 0.96, 0.99])
-    theirs = np.stack([3.2 + (level - 0.9) / 0.09 * 1.575 + 0 * own for level in curve]), own < curve[:, None]
-    ours = np.full(4000, 3.2 + 0.06 / 0.09 * 1.575), own < 0.96
-    found = at_equal_coverage(*ours, *theirs, 0.95)
-    assert abs(found.change) < 0.01
-    assert found.low < 0 < found.high
-    smaller = at_equal_coverage(0.8 * ours[0], ours[1], *theirs, 0.95)
-    assert smaller.high < 0
-    assert smaller.p_value < 1e-3
-    row = Comparison(0.95, {}, {}, *found)
-    assert verdict([row]) == "At equal coverage, SCPO's sets are not clearly different at 0.95."
-
-
-def test_intervals_of_a_change_cover_it():
-    """Two predictors of the same law: the interval holds 0 in 95 % of the draws, and seldom in fewer."""
-    held = 0
-    for draw in range(200):
-        rng = np.random.default_rng(draw)
-        n, levels = 300, np.array([0.8, 0.85, 0.9, 0.95, 0.98])
-        hard, theirs = rng.uniform(size=n), rng.uniform(size=n)
-        sizes = 1 + 4 * levels[:, None] ** 4 + rng.uniform(-0.5, 0.5, (5, n)).round()
-        own = 1 + 4 * 0.9**4 + rng.uniform(-0.5, 0.5, n).round()
-        found = at_equal_coverage(own, hard < 0.9, sizes, theirs < levels[:, None], 0.9)
-        held += found.low <= 0 <= found.high
-    assert held > 0.9 * 200
-
-
-def test_compare_counts_what_the_sets_are(blobs):
-    X, y = blobs
-    first, second = baseline(confidence=0.8, random_state=0).fit(X, y), quick_scpo(confidence=0.8).fit(X, y)
-    (row,) = compare(first, second, X, y)
-    assert row.baseline["mean_size"] == first.predict_set(X).sum(axis=1).mean()
-    assert row.scpo["coverage"] == second.predict_set(X)[np.arange(len(y)), y].mean()
-
-
-def test_summary_has_intervals_and_claims_no_gain_that_is_not_clear(blobs):
-    X, y = blobs
-    clf = quick_scpo(confidence=0.9).fit(X, y)
-    verdict_ = clf.folds_[0].record[0].verdict
-    gain, low, high = verdict_.gain()
-    assert low < gain < high
-    assert "95% interval" in clf.summary()
-    said = clf.folds_[0].record[0]._replace(verdict=verdict_._replace(accepted=True, ensemble=verdict_.baseline))
-    assert "not clearly different" in said.sentence()
-    better = verdict_._replace(accepted=True, ensemble=0.5 * verdict_.baseline, error=1e-3)
-    assert "50.0% smaller (95% interval" in clf.folds_[0].record[0]._replace(verdict=better).sentence()
-
-
-# ---- nested sets ----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def rings():
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((1200, 2))
-    return X, np.digitize(np.hypot(*X.T) + 0.4 * rng.standard_normal(1200), [0.7, 1.1, 1.5, 2.0])
-
-
-@pytest.mark.parametrize("how", [{}, {"estimator": RandomForestClassifier(10)}, {"cv": 3}, {"label_conditional": True}])
-def test_nested_sets_grow_with_the_level(how, rings):
-    X, y = rings
-    levels = [0.6, 0.75, 0.9]
-    search = {"search": Search.fast(max_iter=10), "random_state": 0, "verbose": False}
-    clf = SCPOClassifier(levels, nested=True, **search, **how).fit(X[:800], y[:800])
-    sets = clf.predict_set(X[800:], confidence=[*levels, 0.95])
-    assert (sets[:-1] <= sets[1:]).all()
-    p = clf.predict_p(X[800:])
-    np.testing.assert_array_equal(p[0], p[2])
-    assert "which makes sets nested" in clf.summary()
-    for row in clf.evaluate(X[800:], y[800:]):
-        assert row["coverage"] > row["confidence"] - 0.08
-
-
-def test_sets_of_measures_of_their_own_need_not_be_nested(rings):
-    X, y = rings
-    clf = scpo(confidence=[0.8, 0.81, 0.82], max_iter=15).fit(X[:800], y[:800])
-    sets = clf.predict_set(X[800:])
-    assert not (sets[:-1] <= sets[1:]).all()  # which is why there is a choice
-
-
-def test_nested_is_not_for_the_grid_and_is_true_or_false(blobs):
-    with pytest.raises(ValueError, match="nested=True is not for search='grid'"):
-        SCPOClassifier.paper([0.8, 0.9], nested=True).fit(*blobs)
-    with pytest.raises(ValueError, match="nested must be True or False"):
-        SCPOClassifier(nested="yes").fit(*blobs)
-
-
-def test_nested_sets_of_many_rows_are_trained_on_all_of_them(rings):
-    from tightset import Search
-
-    X, y = rings
-    search = Search((("two-matrix", 1.0),), pulls=(1.0, 0.1), max_iter=10, folds=3, strengths=(1.0,), rows=300)
-    clf = SCPOClassifier([0.6, 0.9], nested=True, search=search, random_state=0).fit(X, y)
-    sets = clf.predict_set(X)
-    assert (sets[0] <= sets[1]).all()
-    assert clf.folds_[0].models[0] is clf.folds_[0].models[1]
-    assert "trained on all" in clf.summary()
-
-
-# ---- input ----------------------------------------------------------------------------------------------------------
 
 
 @both
@@ -312,25 +106,6 @@ def test_missing_dates_are_no_numbers(blobs):
 
 
 @both
-def test_a_label_of_rows_without_weight_is_left_out_and_told_of(make, blobs):
-    X, y = blobs
-    with pytest.warns(TightsetWarning, match="every row of label 0 has weight 0"):
-        clf = make().fit(X, y, sample_weight=(y > 0) * 1.0)
-    np.testing.assert_array_equal(clf.classes_, np.unique(y[y > 0]))
-    with pytest.warns(TightsetWarning, match="labels that were not in training"):
-        clf.evaluate(X, y)
-
-
-def test_nothing_is_compared_where_coverage_is_too_different():
-    rng = np.random.default_rng(0)
-    own = rng.uniform(size=1500)
-    theirs = np.full((3, 1500), 1.5), np.ones((3, 1500), dtype=bool)  # whatever the level, all rows are covered
-    found = at_equal_coverage(np.ones(1500), own < 0.88, *theirs, 0.9)
-    assert np.isnan(found).all()
-    assert "not comparable" in verdict([Comparison(0.9, {}, {}, *found)])
-
-
-@both
 @pytest.mark.parametrize("weight", [1e308, 1e-320])
 def test_weights_beyond_sums_count_by_their_ratios(make, weight, blobs):
     X, y = blobs
@@ -348,15 +123,6 @@ def test_numbers_whose_squares_overflow_are_not_called_nan(value, blobs):
         with pytest.raises(ValueError, match=r"X has values as large as 1e\+\d+, whose squares overflow"):
             baseline().fit(X, y)
     assert quick_scpo().fit(X, y).predict_set(X).sum(axis=1).mean() < 3  # columns are scaled by their reach here
-
-
-def test_sets_that_are_all_empty_are_no_gain():
-    empty, never = np.zeros(50), np.zeros(50, dtype=bool)
-    theirs = np.zeros((3, 50)), np.zeros((3, 50), dtype=bool)
-    found = at_equal_coverage(empty, never, *theirs, 0.1)
-    assert found.change == 0
-    assert found.low <= 0 <= found.high
-    assert np.isnan(at_equal_coverage(np.ones(50), never, *theirs, 0.1).change)
 
 
 def dates(blobs, unit):
@@ -428,63 +194,6 @@ def test_an_entry_that_is_stored_in_parts_is_their_sum(make, blobs):
     assert parts.nnz == 2 * whole.nnz
 
 
-def grows(sets):
-    """Whether no set has a label that a set at a higher level lacks; levels rise."""
-    return not any((low & ~high).any() for at, low in enumerate(sets) for high in sets[at + 1 :])
-
-
-@pytest.mark.parametrize("how", [{"label_conditional": True}, {"label_conditional": True, "cv": 3}, {"groups": True}])
-@pytest.mark.parametrize("smoothed", [False, True])
-def test_sets_that_are_filled_grow_with_the_level(how, smoothed):
-    """An empty set gets the label that enters first, and not one that the next level takes out again."""
-    rng = np.random.default_rng(0)
-    y = rng.choice(3, 1200, p=[0.7, 0.2, 0.1])
-    X = (rng.normal(size=(1200, 2)) + np.array([[0, 0], [1.2, 0], [0, 1.2]])[y]).round(1)
-    groups = X[:, 0] > 0.5 if "groups" in how else None
-    own = {name: value for name, value in how.items() if name != "groups"} | ({"cv": 3} if "groups" in how else {})
-    levels = [0.3, 0.5, 0.7, 0.9]
-    of = [None, None] if groups is None else [groups[:600], groups[600:]]
-    filled = ConformalClassifier(confidence=levels, allow_empty=False, random_state=0, **own)
-    filled.fit(X[:600], y[:600], groups=of[0])
-    sets = filled.predict_set(X[600:], groups=of[1], smoothed=smoothed)
-    assert sets.any(axis=2).all()
-    assert grows(sets)
-    holed = filled.set_params(allow_empty=True).predict_set(X[600:], groups=of[1], smoothed=smoothed)
-    assert not holed.any(axis=2).all()  # there was something to fill
-    assert (sets == holed)[holed.any(axis=2)].all()
-
-
-@pytest.mark.parametrize("seed", [None, 0, np.random.RandomState(0)])
-def test_smoothed_sets_grow_with_the_level_too(seed):
-    """Ties are broken alike at all levels of a call."""
-    rng = np.random.default_rng(0)
-    X = rng.integers(0, 2, (1200, 2)) * 1.0
-    y = np.where(rng.random(1200) < 0.6, X[:, 0].astype(int), rng.integers(0, 3, 1200))
-    clf = ConformalClassifier(confidence=[0.6, 0.65, 0.7, 0.75, 0.8], random_state=seed).fit(X[:400], y[:400])
-    for _ in range(5):
-        assert grows(clf.predict_set(X[400:], smoothed=True))
-
-
-def test_levels_of_a_curve_can_be_asked_for():
-    from tightset.conformal.ranks import significance
-
-    for level in (0.99999999, 0.9999999, 1e-8):
-        assert all(0 < significance(one) < 1 for one in levels_around([level])[0])
-
-
-def test_an_interval_is_wider_where_few_rows_lie_near_the_threshold():
-    """At 99.9 % of 150 rows nothing is known for sure, and the interval must not say otherwise."""
-    for seed in range(6):
-        rng = np.random.default_rng(seed)
-        X = rng.normal(size=(200, 4))
-        y = (X @ rng.normal(size=(4, 6)) + 2 * rng.gumbel(size=(200, 6))).argmax(axis=1)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            clf = quick_scpo(confidence=0.999, random_state=seed).fit(X, y)
-        verdict = clf.folds_[0].record[0].verdict
-        assert verdict.accepted or verdict.gain()[1] <= 0
-
-
 def test_masked_scores_and_lazy_frames_are_refused(blobs):
     import polars as pl
 
@@ -498,9 +207,6 @@ def test_masked_scores_and_lazy_frames_are_refused(blobs):
         ConformalClassifier(Masked(), confidence=0.9).fit(X, y)
     with pytest.raises(ValueError, match=r"X\.collect\(\)"):
         ConformalClassifier(confidence=0.9).fit(pl.DataFrame(X).lazy(), y)
-
-
-# ---- the sixth attack -----------------------------------------------------------------------------------------------
 
 
 def gappy(n, gap, seed=0):

@@ -154,7 +154,7 @@ def test_float32_rows(rows):
     X, y, T = (some.astype(np.float32) if some.dtype.kind == "f" else some for some in rows)
     clf = quick_scpo(confidence=0.9).fit(X, y)
     assert to_onnx(clf).graph.input[0].type.tensor_type.elem_type == onnx.TensorProto.FLOAT
-    assert_same(clf, T, p_may_differ=200)
+    assert_same(clf, T, p_may_differ=100)  # of 10,000; none may be smaller, below
     assert (run(to_onnx(clf, output="p-values"), T)["p_values"] >= clf.predict_p(T) - 1e-6).all()
 
 
