@@ -77,7 +77,7 @@ def test_wrong_usage(here, cli):
     refused(cli, "Missing option '--target'", "fit", "train.csv", code=2)
 
 
-@pytest.mark.filterwarnings("ignore:most rows have a value")
+@pytest.mark.filterwarnings("ignore:rows have values of")
 def test_bad_tables_at_predict(here, cli):
     new = pd.read_csv("test.csv")
     write("p.csv", "precious")

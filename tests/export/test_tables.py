@@ -19,6 +19,8 @@ from tightset.tables.fitting import fit_table
 from tightset.tables.predictor import TablePredictor
 from tightset.tables.texts import USUAL_GAPS, as_text
 
+pytestmark = pytest.mark.filterwarnings("ignore:rows have values of")  # of categories that are new on purpose
+
 ROWS = 10_000
 
 

@@ -109,11 +109,39 @@ def test_german_numbers(tmp_path):
     assert read.iloc[0].tolist() == [1.5, 1234.5, "a"]
     with pytest.raises(TableError, match=r"'Größe' seems to hold numbers with separators: '1,5'; give --decimal"):
         fit_table(TableFile(tmp_path / "t.csv", decimal=None), "Art", plain())
+    (tmp_path / "d.csv").write_text("a;Art\n" + "0,455;a\n1,234;b\n" * 60)
+    with pytest.raises(TableError, match=r"'0,455'; give --decimal ','"):
+        fit_table(TableFile(tmp_path / "d.csv"), "Art", plain())
+    (tmp_path / "e.csv").write_text("a;Art\n" + "1,455;a\n1,234;b\n" * 60)
+    with pytest.raises(TableError, match=r"give --thousands ',' \(or --decimal ',' if that is what it is\)"):
+        fit_table(TableFile(tmp_path / "e.csv"), "Art", plain())
     with pytest.raises(TableError, match="cannot be both the decimal mark and the thousands separator"):
         TableFile(tmp_path / "t.csv", thousands=".")
     (tmp_path / "u.csv").write_text(rows + "unbekannt;1,0;a\n", encoding="utf-8-sig")
     with pytest.raises(TableError, match=r"'Größe' holds numbers, but also 'unbekannt' \(row 121\)"):
         fit_table(TableFile(tmp_path / "u.csv", decimal=",", thousands="."), "Art", plain())
+
+
+@pytest.mark.parametrize(
+    ("how", "gap", "named"), [({"thousands": ","}, "-999.00", "-999"), ({"decimal": ","}, "-99,90", "-99,9")]
+)
+def test_numbers_that_stand_for_a_gap_are_gaps_however_they_are_written(tmp_path, how, gap, named):
+    cells = ("1,234.50", "10.5") if "thousands" in how else ("1234,5", "10,5")
+    rows = "a;y\n" + "".join(f"{cell};{label}\n" for cell, label in ((cells[0], "u"), (gap, "v"), (cells[1], "u")) * 50)
+    (tmp_path / "t.csv").write_text(rows)
+    table = TableFile(tmp_path / "t.csv", missing=[named], **how)
+    (read,) = table.chunks()
+    assert read["a"].isna().tolist()[:3] == [False, True, False]
+    model = fit_table(table, "y", plain())
+    number = -999.0 if "thousands" in how else -99.9
+    frame = pd.DataFrame({"a": [1234.5, number, 10.5]})
+    np.testing.assert_array_equal(model.encode(frame), model.encode(read[:3]))
+
+
+def test_a_file_in_another_dialect_is_refused(tmp_path):
+    (tmp_path / "t.csv").write_text("a;b\n1.523;1520.3\n")
+    with pytest.raises(TableError, match=r"'b' has '1520.3' in row 1, which is no number with the decimal mark ','"):
+        rows_of(tmp_path / "t.csv", decimal=",", thousands=".")
 
 
 def test_a_line_without_an_end_is_refused(tmp_path):
@@ -156,6 +184,42 @@ def test_dates_are_features(tmp_path, form):
         loaded.predict_set(table.assign(when="soon"))
     with pytest.raises(ValueError, match="ONNX cannot read dates, which the model uses"):
         tightset.to_onnx(loaded)
+
+
+def test_moments_with_a_zone_are_the_same_in_frames_and_files(tmp_path):
+    rng = np.random.default_rng(0)
+    days = pd.Series(pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 300, 400), "D"))
+    y = np.where((days.dt.dayofweek >= 5) ^ (rng.random(400) < 0.1), "weekend", "work")
+    frame = pd.DataFrame({"day": days.dt.tz_localize("Europe/Berlin"), "z": rng.normal(size=400), "y": y})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    frame.to_parquet(tmp_path / "t.parquet")
+    model = fit_table(frame, "y", plain(estimator="hgb"))
+    expected = model.predict_p(frame)
+    for name in ("t.csv", "t.parquet"):
+        np.testing.assert_array_equal(model.predict_p(rows_of(tmp_path / name)), expected)
+    np.testing.assert_array_equal(np.vstack([model.predict_p(frame[at : at + 1]) for at in range(9)]), expected[:9])
+
+
+def test_a_single_date_with_gaps():
+    told, frame = halves(400)
+    noisy = np.where(frame.index % 20 == 0, ~told, told)
+    model = fit_table(frame.assign(closed=np.where(noisy, "2024-03-31", None)), "y", plain())
+    assert model.encoding.names == ["z", "closed is missing"]
+
+
+def test_categories_are_known_however_numbers_and_truth_values_are_written():
+    told, frame = halves(400)
+    noisy = np.where(frame.index % 20 == 0, ~told, told)
+    first = frame.assign(vip=np.where(noisy, "TRUE", "FALSE"), zip=np.where(noisy, "01067", "99999"))
+    model = fit_table(first, "y", plain(), categorical=["zip"])
+    np.testing.assert_array_equal(
+        model.encode(
+            frame.assign(vip=np.where(noisy, "True", "False"), zip=np.where(noisy, 1067, 99999)), strict=False
+        ),
+        model.encode(first),
+    )
+    with pytest.warns(TightsetWarning, match="rows have values of 'vip' that no training row had, such as 'maybe'"):
+        model.encode(first.assign(vip=np.where(frame.index % 10 == 0, "maybe", first["vip"])))
 
 
 def test_dates_that_may_be_either_are_told(tmp_path):

@@ -103,6 +103,10 @@ def demo(
         for row in [measured[at]]
     ]
     show(f"All {test} test fruits", ("sets of", "level", "coverage", "labels per set"), rows, left=[0])
+    say(
+        "Thresholded: a label is in the set if its probability is above a threshold, which is calibrated. The best "
+        "possible: the same with the true probabilities, known because the data are made.\n"
+    )
     for name, compared in found.against.items():
         row = compared[-1]
         smaller = f"{-row.change:.0%} smaller than" if row.high < 0 else "not clearly different in size from"

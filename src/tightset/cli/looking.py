@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+import textwrap
 from collections.abc import Iterator
 from typing import Annotated, Any
 
@@ -83,6 +85,8 @@ def explain(
         say_json(told)
         return
     by_label = bool(loaded.predictor.label_conditional)
+    if not found.kept.any():
+        say(f"The set of row {row} is empty at {100 * found.confidence:g}%: no label fits well enough.\n")
     _show_labels(found, names, row, by_label=by_label)
     best = found.order[0]
     moving = [one for one in found.influences if one.differs]
@@ -97,7 +101,7 @@ def explain(
         for one in moving[:_MOST_COLUMNS]
     ]
     columns = ("column", "value", "typical", f"p of {_short(names[best])}", "set")
-    title = "If a column had its typical value (columns that change p-values most come first)"
+    title = "If a column had its typical value (columns that change p-values by the largest factors come first)"
     if moving:
         show(title, columns, cells, left=[0, 1, 2, 4])
     rest = list(_left_out(len(moving), len(found.influences) - len(moving)))
@@ -189,7 +193,11 @@ def info(model: Model, as_json: AsJson = False) -> None:
     lines = list(_lines_of(said))
     width = max(len(name) for name, _ in lines) + 2
     for name, value in lines:
-        say(visible(f"{name + ':' if name else '':{width}}{value}"))  # a value must not look like a line of its own
+        # a value must not look like a line of its own
+        told, room = visible(f"{name + ':' if name else '':{width}}{value}"), terminal_width()
+        if sys.stdout.isatty() and room > 2 * width:
+            told = textwrap.fill(told, room - 1, subsequent_indent=" " * width, break_on_hyphens=False)
+        say(told)
 
 
 def _lines_of(said: dict[str, Any]) -> Iterator[tuple[str, str]]:

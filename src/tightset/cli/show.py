@@ -17,6 +17,7 @@ from typing import Any
 import typer
 
 from tightset.compute.progress import Progress
+from tightset.conformal.intervals import percent
 from tightset.estimators.comparing import Comparison
 
 __all__ = [
@@ -115,7 +116,7 @@ def show(
     needed = sum(one.min_width or 0 for one in table.columns) + 2 * len(columns)
     if title:
         console.print(Text(visible(title), style="bold"))
-    if left and needed > console.width:
+    if needed > console.width:
         _show_apart(columns, cells, console.width)
         return
     console.width = max(console.width, needed)
@@ -124,8 +125,13 @@ def show(
 
 def _show_apart(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> None:
     """Each row as its first cell, and under it the others with their names."""
+    names, above = [], ""
+    for name in columns:  # a name may stand above two
+        top, _, under = name.partition("\n")
+        above = top or above
+        names.append(f"{above} {under}" if under else top)
     for first, *rest in rows:
-        named = [f"{visible(name)}: {cell}" for name, cell in zip(columns[1:], rest, strict=True) if name and cell]
+        named = [f"{visible(name)}: {cell}" for name, cell in zip(names[1:], rest, strict=True) if name and cell]
         _echo("\n".join([_wrapped(first, width), _wrapped(f"  {'; '.join(named)}", width)]))
     _echo("")
 
@@ -144,8 +150,10 @@ def show_comparison(title: str, name: str, rows: Sequence[Comparison]) -> None:
                 f"{row.baseline['mean_size']:.3f}",
                 f"{row.scpo['coverage']:.3f}",
                 f"{row.scpo['mean_size']:.3f}",
-                "-" if row.change != row.change else f"{row.change:+.1%}",
-                "-" if row.change != row.change else f"{row.low:+.1%} to {row.high:+.1%}",
+                "-" if row.change != row.change else percent(row.change, signed=True),
+                "-"
+                if row.change != row.change
+                else f"{percent(row.low, signed=True)} to {percent(row.high, signed=True)}",
                 "-" if row.change != row.change else "< 0.001" if row.p_value < 0.001 else f"{row.p_value:.3f}",
             )
             for row in rows

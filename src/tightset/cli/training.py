@@ -98,7 +98,7 @@ def fit(
     """
     from tightset.tables.columns import Date
     from tightset.tables.fitting import fit_prepared
-    from tightset.tables.preparing import CALIBRATE, HELD_OUT, TEST, prepare, split_rows
+    from tightset.tables.preparing import CALIBRATE, HELD_OUT, TEST, UNUSED, prepare, split_rows
     from tightset.tables.target import Rare
 
     levels = levels_of(confidence)
@@ -162,10 +162,12 @@ def fit(
     if as_json:
         say_json(told)
         return
-    used, rows = len(model.encoding.columns), model.about
+    used, rows, unused = len(model.encoding.columns), model.about, int((prepared.part == UNUSED).sum())
     say(
         f"{rows['rows']:,} rows, {used} column{'s' if used > 1 else ''}, {len(model.classes_)} labels; "
-        f"{rows['trained']:,} rows train, {rows['calibrated']:,} calibrate."
+        f"{rows['trained']:,} rows train, {rows['calibrated']:,} calibrate"
+        + (f", {int(held_out.sum()):,} test" if test else "")
+        + (f", {unused:,} are not used." if unused else ".")
     )
     say(f"labels: {counted(rows['labels'], 12)}")
     if model.merged:

@@ -162,6 +162,7 @@ def evaluate(
     from tightset.conformal.shortfall import reason
     from tightset.estimators.comparing import compare, verdict
     from tightset.report.words import band
+    from tightset.search.verdict import Found
 
     loaded, levels = model_of(model, confidence)
     table = table_of(data, (delimiter, encoding, decimal, thousands), model=loaded)
@@ -217,6 +218,9 @@ def evaluate(
         plain = loaded.about.get(BASELINE, "the baseline")
         show_comparison(f"Compared with thresholded probabilities of {plain}, on the same rows", "baseline", compared)
         say(f"{verdict(compared)}\n{ONE_SPLIT}: see tightset compare.")
+        for level, found in zip(loaded.levels_, loaded.predictor.folds_[0].record, strict=False):
+            if isinstance(found, Found) and not found.verdict.accepted:
+                say(f"At {level:g} training found no clear gain: there SCPO is {found.verdict.fallback}, unchanged.")
 
 
 @using_app.command()

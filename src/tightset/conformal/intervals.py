@@ -9,7 +9,19 @@ from scipy import special, stats
 
 from tightset.conformal.ranks import rank, significance
 
-__all__ = ["coverage_band", "mean_interval", "share_interval"]
+__all__ = ["coverage_band", "mean_interval", "percent", "share_interval"]
+
+
+def percent(share: float, *, signed: bool = False) -> str:
+    """A share in percent, with one digit after the point, or two where one would be none; zero has no sign.
+
+    >>> percent(0.1234), percent(-0.0004, signed=True), percent(0.02, signed=True), percent(-1e-9)
+    ('12.3%', '-0.04%', '+2.0%', '0%')
+    """
+    for digits in (1, 2):
+        if round(100 * share, digits):
+            return f"{100 * share:{'+' if signed else ''}.{digits}f}%"
+    return "0%"
 
 
 def coverage_band(

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tightset.conformal.intervals import percent
 from tightset.models.ensembles import Ensemble, Stacked
 from tightset.storage.registry import storable
 
@@ -68,7 +69,7 @@ class Found(NamedTuple):
         if not np.isfinite(baseline):
             return f"fewer than {FEW_ROWS} training rows are too few to choose a model; {fallback} is used."
         gain, low, high = self.verdict.gain()
-        interval = f"95% interval {100 * low:.1f}% to {100 * high:.1f}%"
+        interval = f"95% interval {percent(low)} to {percent(high)}"
         if not accepted:
             return (
                 f"no clear gain, so {fallback} is used unchanged ({name}: {baseline:.3g} {unit} "

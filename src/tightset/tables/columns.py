@@ -8,7 +8,7 @@ import numpy as np
 
 from tightset.exceptions import TableError
 from tightset.storage.registry import storable
-from tightset.tables.dates import example, moments, part_of
+from tightset.tables.dates import example, moments, part_of, written
 from tightset.tables.numbers import as_numbers
 from tightset.tables.texts import spelled_as
 
@@ -120,11 +120,11 @@ class Date(NamedTuple):
         """What most rows are like: in words, and as numbers."""
         when = np.array([self.fill]).astype("datetime64[s]")
         numbers = [*self._numbers(when)[0], float(self.mostly_missing)][: len(self.names)]
-        return MISSING if self.mostly_missing else str(when[0]).replace("T00:00:00", ""), np.array(numbers)
+        return MISSING if self.mostly_missing else written(when[0], self.form), np.array(numbers)
 
     def _numbers(self, when: np.ndarray) -> np.ndarray:
         earliest = np.datetime64(self.earliest, "s")
-        return np.column_stack([part_of(part, when, earliest) for part in self.parts])
+        return np.array([part_of(part, when, earliest) for part in self.parts]).reshape(-1, len(when)).T
 
     def write(self, values: Any, out: np.ndarray) -> None:
         when = moments(values, self.form)

@@ -12,7 +12,7 @@ import numpy as np
 
 from tightset.exceptions import needed_for
 
-__all__ = ["PARTS", "TIMES", "example", "forms_of", "moments", "part_of"]
+__all__ = ["PARTS", "TIMES", "example", "forms_of", "moments", "part_of", "written"]
 
 ISO = "ISO8601"
 _DAYS = ("%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%Y/%m/%d", "%d-%m-%Y", "%m/%d/%y", "%d.%m.%y")
@@ -76,6 +76,16 @@ def part_of(part: str, when: np.ndarray, earliest: Any) -> np.ndarray:
         case _:
             found = (when - day) / np.timedelta64(1, "h")
     return np.asarray(found, dtype=np.float64)
+
+
+def written(when: np.datetime64, form: str) -> str:
+    """A moment as it would stand in the table.
+
+    >>> written(np.datetime64("2020-01-31T00:00:00"), "%d.%m.%Y"), written(np.datetime64("2020-01-31T12:30:00"), ISO)
+    ('31.01.2020', '2020-01-31 12:30:00')
+    """
+    moment: Any = when.item()
+    return str(moment).removesuffix(" 00:00:00") if form == ISO else str(moment.strftime(form))
 
 
 def example(forms: Sequence[str]) -> str:

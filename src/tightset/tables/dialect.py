@@ -61,6 +61,27 @@ class Dialect(NamedTuple):
             raise TableError(f"{delimiter!r} cannot separate cells and be part of numbers as well")
         return self._replace(delimiter=delimiter, thousands=thousands)
 
+    @property
+    def has_own_numbers(self) -> bool:
+        """Whether numbers are written otherwise than in Python."""
+        return self.decimal not in (None, ".") or self.thousands is not None
+
+    def plain(self, text: str) -> str | None:
+        """A number as Python writes it; None of a text that is no number here.
+
+        Thousands come in groups of three: 31.01.2024 is no number, whatever separates them.
+
+        >>> german = Dialect(decimal=",", thousands=".")
+        >>> [german.plain(text) for text in ("1.234,5", "0,5", "7", "1.5", "31.01.2024")]
+        ['1234.5', '0.5', '7', None, None]
+        """
+        point, between = self.decimal or ".", self.thousands
+        if between and re.fullmatch(rf"[+-]?\d{{1,3}}({re.escape(between)}\d{{3}})+({re.escape(point)}\d*)?", text):
+            text = text.replace(between, "")
+        if point != ".":
+            text = text.replace(".", "?").replace(point, ".")
+        return text if is_number(text) else None
+
     def over(self, other: Dialect) -> Dialect:
         """What is said here, and else what the other says.
 
@@ -102,26 +123,21 @@ def plain_numbers(values: Any, dialect: Dialect) -> Any:
     >>> plain_numbers(pd.Series(["1.234,5", "none"]), Dialect(decimal=",", thousands=".")).tolist()
     ['1234.5', 'none']
     """
-    if dialect.decimal in (None, ".") and dialect.thousands is None:
+    if not dialect.has_own_numbers:
         return values
     with needed_for("a table", "cli"):
         import pandas as pd
 
-    point, between = dialect.decimal or ".", dialect.thousands
-    # In groups of three: 31.01.2024 is no number, whatever separates thousands.
-    grouped = re.compile(
-        rf"[+-]?\d{{1,3}}({re.escape(between)}\d{{3}})+({re.escape(point)}\d*)?" if between else "(?!)"
-    )
-
-    def plain(value: Any) -> Any:
-        if not isinstance(value, str):
-            return value
-        text = value.replace(between, "") if between and grouped.fullmatch(value) else value
-        text = text if point == "." else text.replace(".", "?").replace(point, ".")
-        return text if is_number(text) else value
-
-    found = values.astype(object).map(plain, na_action="ignore")
+    read = values.astype(object).map(lambda value: dialect.plain(value) if isinstance(value, str) else value)
+    found = values.astype(object).where(read.isna(), read)
     numbers = pd.to_numeric(found, errors="coerce")
+    wrong = read.isna() & numbers.notna()  # numbers, but not as this file writes them
+    if wrong.any():
+        raise TableError(
+            f"the column {values.name!r} has {found[wrong].iloc[0]!r} in row {int(found.index[wrong.argmax()]) + 1}, "
+            f"which is no number with the decimal mark {dialect.decimal or '.'!r}: give --decimal as the file is "
+            f"written, or --categorical {values.name!r} if these are categories"
+        )
     return found if (numbers.isna() & found.notna()).any() else numbers
 
 

@@ -27,7 +27,7 @@ from tightset.tables.columns import OTHER, Category, Column, Date
 
 __all__ = ["Encoding"]
 
-_FEW_GAPS = 0.05  # of the rows; so many may be missing without a word
+_FEW = 0.05  # of the rows; so many may be missing, or new, without a word
 
 
 @storable
@@ -85,7 +85,6 @@ class Encoding(NamedTuple):
 
     def check_values(self, frame: Any) -> None:
         """Raise at a category that no training row had, unless training rows had rare ones to count it with."""
-        self._warn_of_gaps(frame)
         for column in self.columns:
             if isinstance(column, Category) and OTHER not in column.values:
                 unseen = column.unseen(frame[column.name])
@@ -96,25 +95,25 @@ class Encoding(NamedTuple):
                         f"had (they had {_listed(column.seen)}). Correct it, or give --lenient to count it as none of "
                         "them"
                     )
+        self.warn_of_unseen(frame)
 
     def warn_of_unseen(self, frame: Any) -> None:
-        """Say so if most rows have a category that no training row had: it may only be written in another way."""
+        """Say so if many rows have a category that no training row had: it may only be written in another way."""
         self._warn_of_gaps(frame)
         for column in self.columns:
             if isinstance(column, Category) and len(frame):
                 unseen = column.unseen(frame[column.name])
-                if unseen and frame[column.name].isin(unseen).mean() > 0.5:
+                few = 0.5 if OTHER in column.values else _FEW  # where some are rare, some are always new
+                if unseen and frame[column.name].isin(unseen).mean() > few:
                     warn(
-                        f"most rows have a value of {column.name!r} that no training row had, such as {unseen[0]!r}; "
+                        f"rows have values of {column.name!r} that no training row had, such as {unseen[0]!r}; "
                         f"they had {_listed(column.seen)}"
                     )
 
     def _warn_of_gaps(self, frame: Any) -> None:
         """Say so if many values are missing where no training row lacked one: they may be texts that read as gaps."""
         found = [
-            column.name
-            for column in self.columns
-            if not column.gaps_known and frame[column.name].isna().mean() > _FEW_GAPS
+            column.name for column in self.columns if not column.gaps_known and frame[column.name].isna().mean() > _FEW
         ]
         if found:
             warn(

@@ -93,7 +93,8 @@ class TableFile:
         self.dialect = Dialect(delimiter, encoding, decimal, thousands).checked()
         by_name = "\t" if re.search(r"\.(tsv|tab)(\.\w+)?$", self.name, re.IGNORECASE) else ","
         self.delimiter, self._likely = self.dialect.delimiter, likely or by_name
-        self.missing = tuple(missing)
+        as_numbers = (self.dialect.plain(text) for text in missing)  # which they are in other files and in frames
+        self.missing = tuple(dict.fromkeys([*missing, *(text for text in as_numbers if text)]))
         self._spool: Any = None
         if self.path is not None and not self.path.exists():
             raise TableError(f"there is no file {self.path}")
@@ -245,7 +246,7 @@ class TableFile:
                         if name in texts:
                             frame[name] = as_text(frame[name])
                         elif frame[name].dtype.kind == "O":
-                            frame[name] = plain_numbers(frame[name], self.dialect)
+                            frame[name] = with_gaps(plain_numbers(frame[name], self.dialect), self.missing)
                     yield frame
                     bytes_left.begin_chunk()
         except StopIteration:

@@ -12,7 +12,7 @@ from tightset.exceptions import TableError, needed_for, warn
 from tightset.tables.columns import MISSING, OTHER, Category, Column, Date, Number
 from tightset.tables.dates import PARTS, TIMES, example, forms_of, moments, part_of
 from tightset.tables.encoding import Encoding
-from tightset.tables.numbers import SEPARATED, as_numbers, is_number, marks_of
+from tightset.tables.numbers import GROUPED, SEPARATED, as_numbers, is_number, marks_of
 from tightset.tables.texts import without_point
 
 __all__ = ["ColumnKinds", "Kinds", "Statistics"]
@@ -52,6 +52,7 @@ class ColumnKinds:
         self._texts: Counter[str] = Counter()
         self._separated: Counter[str] = Counter()
         self._first_text: dict[str, tuple[str, int]] = {}
+        self._telling: dict[str, str] = {}
         self._forms: dict[str, list[str]] = {}  # that all texts so far may be dates of
         self.names: list[str] = []
 
@@ -73,7 +74,11 @@ class ColumnKinds:
             texts = present[numbers.isna() | present.map(lambda x: isinstance(x, bool))]
             self._numbers[name] += len(present) - len(texts)
             self._texts[name] += len(texts)
-            self._separated[name] += int(texts.astype(str).str.fullmatch(SEPARATED).sum())
+            separated = texts[texts.astype(str).str.fullmatch(SEPARATED)].astype(str)
+            self._separated[name] += len(separated)
+            telling = separated[~separated.str.fullmatch(GROUPED)]  # 0,35 says more than 1,234
+            if len(telling):
+                self._telling.setdefault(name, telling.iloc[0])
             if len(texts) and name not in self._first_text:
                 self._first_text[name] = (str(texts.iloc[0]), int(texts.index[0]) + 1)
                 self._forms[name] = forms_of(str(texts.iloc[0]))
@@ -98,9 +103,10 @@ class ColumnKinds:
             elif self._forms.get(name):
                 dates[name] = self._form(name)
             elif self._separated[name] > 0.9 * other:
+                text = self._telling.get(name, self._first_text[name][0])
                 raise TableError(
-                    f"the column {name!r} seems to hold numbers with separators: {self._first_text[name][0]!r}; give "
-                    f"{marks_of(self._first_text[name][0])}, or --categorical {name!r}"
+                    f"the column {name!r} seems to hold numbers with separators: {text!r}; give {marks_of(text)}, or "
+                    f"--categorical {name!r}"
                 )
             elif other < _FEW_TEXTS * (some + other):
                 text, row = self._first_text[name]

@@ -9,9 +9,10 @@ import numpy as np
 
 from tightset.exceptions import TableError, needed_for
 
-__all__ = ["SEPARATED", "as_numbers", "is_number", "marks_of"]
+__all__ = ["GROUPED", "SEPARATED", "as_numbers", "is_number", "marks_of"]
 
 # Numbers with a separator of thousands, or a decimal comma: they are texts, and the user is told.
+GROUPED = r"-?[1-9]\d{0,2}([ '.,]\d{3})+"  # only thousands look like this, and some decimals
 SEPARATED = r"-?(\d{1,3}([ '.,]\d{3})+([.,]\d+)?|\d+,\d+)"
 
 
@@ -23,11 +24,15 @@ def is_number(text: str) -> bool:
 def marks_of(text: str) -> str:
     """The options that read a number with separators.
 
-    >>> marks_of("1.234,5"), marks_of("12,345"), marks_of("0,5"), marks_of("1 234")
-    ("--decimal ',' --thousands '.'", "--thousands ','", "--decimal ','", "--thousands ' '")
+    >>> marks_of("1.234,5"), marks_of("0,455"), marks_of("1 234")
+    ("--decimal ',' --thousands '.'", "--decimal ','", "--thousands ' '")
+    >>> marks_of("12,345")  # who knows?
+    "--thousands ',' (or --decimal ',' if that is what it is)"
     """
     found = [mark for mark in text if mark in " '.,"]
-    grouped = re.fullmatch(r"-?\d{1,3}([ '.,]\d{3})+", text) is not None and len(set(found)) == 1
+    grouped = re.fullmatch(GROUPED, text) is not None and len(set(found)) == 1
+    if grouped and found == [","]:
+        return "--thousands ',' (or --decimal ',' if that is what it is)"
     decimal = None if grouped else found[-1]
     thousands = next((mark for mark in found if mark != decimal), None)
     options = {"--decimal": decimal if decimal != "." else None, "--thousands": thousands}

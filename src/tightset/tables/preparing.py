@@ -19,7 +19,7 @@ from tightset.tables.giveaways import warn_of_giveaways
 from tightset.tables.learning import ColumnKinds, Statistics
 from tightset.tables.target import KEEP, Labelled, Labels, Rare, meant
 
-__all__ = ["CALIBRATE", "HELD_OUT", "TEST", "TRAIN", "Prepared", "fit_parts", "prepare", "split_rows"]
+__all__ = ["CALIBRATE", "HELD_OUT", "TEST", "TRAIN", "UNUSED", "Prepared", "fit_parts", "prepare", "split_rows"]
 
 TRAIN, CALIBRATE, TEST = 0, 1, 2  # parts of the rows
 UNUSED, HELD_OUT = -1, -2  # of which nothing is encoded

@@ -8,8 +8,11 @@ The same texts are gaps wherever a table comes from: a file of text, Parquet, or
 from __future__ import annotations
 
 from collections.abc import Collection
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any
+
+from tightset.tables.numbers import is_number
 
 __all__ = ["USUAL_GAPS", "as_text", "gaps", "spelled_as", "with_gaps", "without_point"]
 
@@ -24,9 +27,11 @@ def as_text(values: Any) -> Any:
     (['1', None, '2.5'], ['1.0', 'a', None])
     """
     missing = values.isna()
-    if values.dtype.kind == "M" and (values.dropna() == values.dropna().dt.normalize()).all():
-        values = values.dt.strftime("%Y-%m-%d")  # days, as they are written to a file
-    elif values.dtype.kind == "f" and values.dtype.itemsize < 8:
+    if values.dtype.kind == "M":  # moments, in UTC if they have a zone; days as they are written to a file
+        values = values.dt.tz_convert("UTC").dt.tz_localize(None) if values.dt.tz is not None else values
+        texts = values.astype(str).str.removesuffix(" 00:00:00")
+        return texts.astype(object).where(~missing, None)
+    if values.dtype.kind == "f" and values.dtype.itemsize < 8:
         values = values.astype(str).map(without_point)  # 0.1 in float32 is 0.1, and not what it is in float64
     texts = values.astype(object).map(
         lambda value: value if isinstance(value, str) else without_point(str(value)), na_action="ignore"
@@ -50,6 +55,7 @@ def gaps(missing: tuple[str, ...], *, label: bool = False) -> tuple[frozenset[st
             continue
         numbers.add(number)
         texts |= {f"{int(number)}", f"{int(number)}.0"} if number.is_integer() else set()
+    texts |= {text.removesuffix(" 00:00:00") for text in missing}  # a day
     return frozenset(texts), frozenset(numbers)
 
 
@@ -84,7 +90,7 @@ def without_point(text: str) -> str:
 
 
 def spelled_as(known: Collection[str], texts: Collection[str]) -> list[str | None]:
-    """Each of the ``texts`` as it stands among the known ones, also if one has a point and the other has not.
+    """Each of the ``texts`` as it stands among the known ones, also if numbers or truth values are written otherwise.
 
     A text that is known stays what it is; where two known ones are the same number no other is taken for either.
 
@@ -96,6 +102,17 @@ def spelled_as(known: Collection[str], texts: Collection[str]) -> list[str | Non
         return list(texts)
     alike: dict[str, str | None] = {}
     for text in exact:
-        short = without_point(text)
+        short = _spoken(text)
         alike[short] = None if short in alike else text
-    return [text if text in exact else alike.get(without_point(text)) for text in texts]
+    return [text if text in exact else alike.get(_spoken(text)) for text in texts]
+
+
+def _spoken(text: str) -> str:
+    """What a text means, if it is a number or a truth value, however it is written.
+
+    >>> [_spoken(text) for text in ("7.50", "01067", "TRUE", "x")]
+    ['7.5', '1067', 'true', 'x']
+    """
+    if is_number(text):
+        return f"{Decimal(text).normalize():f}" if len(text) < 30 else text
+    return text.lower() if text.lower() in ("true", "false") else text
