@@ -21,7 +21,7 @@ LIBRARIES = {
     "tightset, an estimator": (str(ROOT), "from tightset import SCPOClassifier"),
     "tightset[cli]": (f"{ROOT}[cli]", "from tightset import SCPOClassifier"),
     "MAPIE": ("mapie", "import mapie.classification"),
-    "crepes": ("crepes", "import crepes"),
+    "crepes": ("crepes scikit-learn", "import crepes"),  # which it imports and does not require
     "scikit-learn": ("scikit-learn", "import sklearn.linear_model"),
 }
 TIMES = 9
@@ -46,7 +46,7 @@ def main() -> None:
             place = Path(folder) / f"env{len(pythons)}"
             subprocess.run([sys.executable, "-m", "venv", place], check=True)
             pythons[requirement] = place / "bin" / "python"
-            subprocess.run([pythons[requirement], "-m", "pip", "install", "--quiet", requirement], check=True)
+            subprocess.run([pythons[requirement], "-m", "pip", "install", "--quiet", *requirement.split()], check=True)
         seconds: dict[str, list[float]] = {name: [] for name in LIBRARIES}
         empty: list[float] = []
         for at in range(TIMES + 1):
