@@ -93,6 +93,15 @@ def test_the_comparison_on_a_phone_is_a_card_for_each_level_with_all_values(open
     assert all(right <= 390 and len(name) > 2 for right, name in boxes)
 
 
+def test_paper_has_the_comparison_as_a_table_and_no_hint_to_swipe(opened, page):
+    browser = opened(page, 680)
+    assert browser.find_element(By.ID, "swipe").is_displayed()
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print", "features": []})
+    assert browser.execute_script("return getComputedStyle(document.querySelector('.compared')).display") == "table"
+    assert not browser.find_element(By.ID, "swipe").is_displayed()
+    assert "first 3 of 13 columns" in text_of(browser, ".printed")
+
+
 def test_wide_screens_are_used_and_headings_tell_columns_apart(opened, page):
     browser = opened(page, 1400)
     assert browser.execute_script("return document.querySelector('#rows .box').clientWidth") > 1250
