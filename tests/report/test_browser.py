@@ -21,7 +21,7 @@ from tightset import TightsetWarning
 from tightset.conformal.intervals import share_interval
 from tightset.conformal.shortfall import of_rows
 from tightset.report import ReportPage, write_report
-from tightset.report.words import number, percent
+from tightset.report.words import number, percent, percents
 
 SCRIPT, IMAGE = "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>'
 LABELS = np.array([SCRIPT, IMAGE, "plain"])
@@ -82,8 +82,8 @@ def shown_rows(page):
           at: Number(tr.querySelector("th").textContent) - 1,
           size: Number(tr.children[1].textContent),
           set: [...tr.querySelectorAll(".set .label")].map((label) => label.textContent).sort(),
-          truth: tr.children[4].querySelector(".label").textContent,
-          missed: tr.children[4].querySelector(".miss") !== null,
+          truth: tr.children[3].querySelector(".label").textContent,
+          missed: tr.children[3].querySelector(".miss") !== null,
           cells: [...tr.children].slice(6).map((cell) => cell.textContent),
         }))""")
 
@@ -483,7 +483,7 @@ def check_labels(driver, told):
     for c, (name, n, coverage, interval, labels) in enumerate(seen["labels"]):
         star = " *" if c in short else ""
         assert (name, n, coverage) == (told.names[c], f"{rows[c]:,}", percent(hits[c] / rows[c]) + star)
-        assert (interval, labels) == (f"{percent(low[c])} to {percent(high[c])}", mean[c])
+        assert (interval, labels) == (" to ".join(percents(low[c], high[c])), mean[c])
 
     missing = level * rows - hits
     expected = np.sort(np.argsort(-missing, kind="stable")[:20])

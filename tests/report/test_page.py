@@ -279,6 +279,17 @@ def test_how_to_reproduce_names_versions_parameters_and_what_it_was_told(rows, t
     assert any("scikit-learn" in part for part in text)
 
 
+def test_commands_stand_in_a_block_that_does_not_break_within_options_and_rows_add_up(rows, model, tmp_path):
+    about = {"command": "tightset report m-1.tightset /a/d.csv --out x.html", "model: rows": 944, "model: trained": 531}
+    about |= {"model: calibrated": 177, "model: sha256 of rows left out": "0f"}
+    page, _ = read(write_report(tmp_path / "page.html", model, *rows[2:], page=ReportPage(about=about)))
+    block = re.search("<pre>(.*?)</pre>", page)[1]
+    assert "".join(Elements(block).text) == about["command"]
+    assert re.findall('<span class="nb">(.*?)</span>', block) == ["m-1.tightset", "/a/d.csv", "--out"]
+    assert "944: 531 trained, 177 calibrated, 236 left out for testing" in page
+    assert "model: trained" not in page
+
+
 def test_the_level_at_which_it_opens_can_be_chosen(rows, model, tmp_path):
     data = read(write_report(tmp_path / "page.html", model, *rows[2:], page=ReportPage(confidence=0.873)))[1]
     assert data["say"][data["start"]]["level"] == "87.3%"

@@ -12,9 +12,9 @@ from tightset.conformal.ranks import significance
 from tightset.estimators.base import ConformalPredictor
 from tightset.report import figures
 from tightset.report.numbers import ByLabel, Tally
-from tightset.report.words import band, number, percent
+from tightset.report.words import band, number, percent, percents
 
-__all__ = ["LabelTexts", "halves", "label_texts", "panels", "twins"]
+__all__ = ["LabelTexts", "halves", "label_texts", "labels_now", "pairs_now", "panels", "twins", "without_rows"]
 
 LabelTexts = dict[str, Any]
 _TAIL = 8  # characters at the end of a label that stay if it is shortened and begins like another; as in the script
@@ -60,7 +60,7 @@ def panels(
         signed=True,
     )
     for row, one, ends in zip(result["table"], seen, chance, strict=True):
-        row |= {"coverage": percent(one), "band": " to ".join(map(percent, ends))}
+        row |= {"coverage": percent(one), "band": " to ".join(percents(*ends))}
     return result
 
 
@@ -82,13 +82,48 @@ def label_texts(labels: ByLabel) -> LabelTexts:
         "of": labels.of.tolist(),
         "rows": [f"{count:,}" for count in labels.rows.tolist()],
         "shares": [
-            [percent(float(hits / rows)), f"{percent(float(low))} to {percent(float(high))}"]
+            [percent(float(hits / rows)), " to ".join(percents(float(low), float(high)))]
             for hits, rows, low, high in zip(*kinds, *ends, strict=True)
         ],
         "share": which.reshape(-1, L).tolist(),
         "size": [[number(float(one)) for one in sizes] for sizes in labels.size],
         "short": [[one.label for one in short.labels] for short in labels.short],
     }
+
+
+def labels_now(texts: LabelTexts | None, labels: list[str], chosen: int) -> list[dict[str, Any]]:
+    """The labels that have rows, at the level at which the page opens."""
+    if texts is None:
+        return []
+    shares = [texts["shares"][at] for at in texts["share"][chosen]]
+    short = set(texts["short"][chosen])
+    return [
+        {"name": labels[c], "rows": rows, "coverage": share, "interval": interval, "size": size, "short": at in short}
+        for at, (c, rows, (share, interval), size) in enumerate(
+            zip(texts["of"], texts["rows"], shares, texts["size"][chosen], strict=True)
+        )
+    ]
+
+
+def pairs_now(figure: dict[str, Any] | None, labels: list[str], n: int, chosen: int) -> dict[str, Any] | None:
+    """Labels that share sets, at the level at which the page opens; None if pairs are not counted."""
+    if figure is None:
+        return None
+    stop = figure["stops"][chosen]
+    now: dict[str, Any] = {"follows": len(figure["stops"]) > 1, "names": [], "cells": [], "table": []}
+    if stop is not None:
+        now |= {
+            "names": [labels[c] for c in stop["labels"]],
+            "cells": figures.shared_cells(stop, labels, n),
+            "table": [(labels[a], labels[b], count) for a, b, count in stop["pairs"]],
+        }
+    return now
+
+
+def without_rows(labels: list[str], of_labels: ByLabel) -> list[str]:
+    """The labels that no row has."""
+    there = set(of_labels.of.tolist())
+    return [label for c, label in enumerate(labels) if c not in there]
 
 
 def _begin(name: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Number
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,15 +12,25 @@ from tightset.exceptions import needed_for
 from tightset.report.numbers import Listed
 from tightset.report.words import NAME, p_text, text, thousandths
 
-__all__ = ["UNSEEN", "cells_of", "row_of"]
+__all__ = ["MISSING", "UNSEEN", "Cells", "cells_of", "row_of"]
 
 UNSEEN = "(not in training)"  # in place of a label that the model does not know
+MISSING = "(missing)"  # in place of an empty cell, within a sentence
 _COLUMNS, _CELL = 8, 80  # columns shown, characters of a cell
 _SET = 6  # labels of a set shown at once; the script has the same number
 
 
-def cells_of(frame: Any, at: np.ndarray, names: Any) -> tuple[list[str], list[bool], list[list[str]]]:
-    """Names of the first columns, whether they hold numbers, and their cells as text; an index is a column too."""
+class Cells(NamedTuple):
+    """What stands in the first columns of some rows."""
+
+    columns: list[str]
+    numeric: list[bool]  # whether all cells of a column are numbers
+    texts: list[list[str]]  # for each row
+    of: int  # columns that there are, with the index if it is one
+
+
+def cells_of(frame: Any, at: np.ndarray, names: Any) -> Cells:
+    """The first columns of the rows ``at``; an index is a column too."""
     with needed_for("a report", "cli"):
         import pandas as pd
 
@@ -39,7 +49,8 @@ def cells_of(frame: Any, at: np.ndarray, names: Any) -> tuple[list[str], list[bo
         columns = [text(names[j] if names is not None else f"column {j}", NAME) for j in range(some.shape[1])]
         values = list(some.T)
     numeric = [all(isinstance(value, Number) and not isinstance(value, bool) for value in column) for column in values]
-    return columns, numeric, [[text(_rounded(value), _CELL) for value in row] for row in zip(*values, strict=True)]
+    texts = [[text(_rounded(value), _CELL) for value in row] for row in zip(*values, strict=True)]
+    return Cells(columns, numeric, texts, part.shape[1])
 
 
 def _rounded(value: Any) -> Any:
@@ -68,7 +79,7 @@ def row_of(
         "more": max(0, len(inside) - _SET),
         "best": next(iter(top.values())),
         "cells": cells,
-        "text": ", ".join(f"{name} = {cell}" for name, cell in list(zip(columns, cells, strict=True))[:4]),
+        "text": ", ".join(f"{name} = {cell or MISSING}" for name, cell in list(zip(columns, cells, strict=True))[:4]),
     }
     if truth is not None and rows.own_p is not None:
         own = p_text(thousandths(rows.own_p[measure][r : r + 1])[0])

@@ -2,49 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
 from datetime import datetime
-from inspect import signature
 from typing import Any
 
 import numpy as np
 
 from tightset.conformal.intervals import coverage_band, share_interval
-from tightset.conformal.metrics import bootstrap_difference, sign_test
 from tightset.conformal.ranks import calibration_rows_needed, significance
 from tightset.conformal.shortfall import Shortfall, why
 from tightset.estimators.base import ConformalPredictor
 from tightset.estimators.checks import nearest_level
-from tightset.estimators.comparing import at_equal_coverage, levels_around
 from tightset.report.numbers import ByLabel, Tally, calibration
 
 __all__ = [
     "NAME",
-    "about_model",
-    "as_lists",
     "band",
-    "compared",
-    "in_short",
+    "breaks",
     "in_words",
+    "is_number",
     "level_text",
     "number",
     "p_text",
     "percent",
+    "percents",
     "say",
     "say_of_pairs",
     "text",
     "thousandths",
-    "versions",
+    "words",
 ]
 
-_VERDICTS = {
-    "smaller": "smaller",
-    "larger": "larger (a loss)",
-    "no clear difference": "not clearly different",
-    "too different in coverage": "not comparable (coverage differs too much)",
-}
 NAME = 200  # characters of a label or a column's name
-_COMPARED = (0.8, 0.9, 0.95, 0.99)  # besides the levels that were trained for
 
 
 def text(value: Any, length: int) -> str:
@@ -74,11 +63,57 @@ def level_text(level: Any) -> str:
 def percent(share: float) -> str:
     """A share with the digits that tell it from all and from nothing.
 
-    >>> percent(0.95123), percent(0.9996), percent(1.0), percent(0.0001)
-    ('95.1%', '99.96%', '100%', '0.01%')
+    >>> percent(0.95123), percent(0.9996), percent(0.99996), percent(1.0), percent(0.0001)
+    ('95.1%', '99.96%', '99.996%', '100%', '0.01%')
     """
-    digits = 0 if share in (0, 1) else 1 if 0.001 <= share <= 0.999 else 2
-    return f"{100 * share:.{digits}f}%"
+    return _in_percent(share, _digits(share))
+
+
+def percents(low: float, high: float) -> tuple[str, str]:
+    """The ends of an interval with the same digits; all and nothing have none.
+
+    >>> percents(0.9971, 0.99996), percents(0.9971, 1.0), percents(0.5, 0.61)
+    (('99.710%', '99.996%'), ('99.7%', '100%'), ('50.0%', '61.0%'))
+    """
+    digits = max(_digits(low), _digits(high))
+    return _in_percent(low, digits), _in_percent(high, digits)
+
+
+def _digits(share: float) -> int:
+    apart = min(share, 1 - share) * (1 + 1e-9)
+    return 0 if apart <= 0 else next((d for d in (1, 2, 3, 4) if apart >= 10.0 ** -(d + 2)), 5)
+
+
+def _in_percent(share: float, digits: int) -> str:
+    return f"{100 * share:.{0 if share in (0, 1) else digits}f}%"
+
+
+def is_number(label: str) -> bool:
+    """Whether a label reads like a number.
+
+    >>> [is_number(label) for label in ("5", "-1.5", "1e3", "5a", "nan")]
+    [True, True, True, False, False]
+    """
+    return re.fullmatch(r"[-+]?[0-9][0-9.,]*(e[-+]?[0-9]+)?", label) is not None
+
+
+def breaks(words: str) -> list[str]:
+    """A text in parts between which a line may end: after "_" and "/", as in the script.
+
+    >>> breaks("None_Used/Not_Applicable")
+    ['None_', 'Used/', 'Not_', 'Applicable']
+    """
+    return re.split(r"(?<=[_/])(?=[^_/])", words)
+
+
+def words(command: str) -> list[tuple[str, bool]]:
+    """A command in parts, and whether a line must not end within: there are hyphens or slashes in it.
+
+    >>> words("tightset report a-b.csv --out x")
+    [('tightset report ', False), ('a-b.csv', True), (' ', False), ('--out', True), (' x', False)]
+    """
+    parts = re.split(r"(\S*[^\w\s.]\S*)", command)
+    return [(part, at % 2 == 1) for at, part in enumerate(parts) if part]
 
 
 def number(value: float) -> str:
@@ -128,14 +163,15 @@ def say(
     if found.covered is not None:
         hits = int(found.covered[k].sum())
         said["coverage"] = percent(hits / n)
-        said["interval"] = " to ".join(percent(float(end)) for end in share_interval(hits, n))
+        said["interval"] = " to ".join(percents(*map(float, share_interval(hits, n))))
         short = Shortfall([], 0) if of_labels is None else of_labels.short[k]
         said["verdict"] = _verdict(model, level, hits / n, n, short)
         seen = f"coverage {said['coverage']}, "
         if short.labels:
             few = len(short.labels) == 1
-            of = f"{len(short.labels):,} of {C:,} labels"
+            of = f"{len(short.labels):,} of {short.tested:,} labels"
             said["short"] = f"{of} {'is' if few else 'are'} covered less than {said['level']}, by more than chance."
+            said["short"] += _untested(C - short.tested)
             low = hits / n < band(model, level, n)[0]
             by_label = model.fitted_.by_label
             said["short_why"] = why(by_label=by_label, low_on_average=low)
@@ -143,6 +179,12 @@ def say(
     many = "label" if said["size"] == "1.00" else "labels"
     said["told"] = f"At {said['level']} confidence: {seen}{said['size']} {many} per set, {said['single']} single.{fall}"
     return said
+
+
+def _untested(count: int) -> str:
+    if not count:
+        return ""
+    return f" {count:,} other label{'s have' if count > 1 else ' has'} too few rows to tell."
 
 
 def say_of_pairs(stop: dict[str, Any] | None, C: int) -> str:
@@ -180,9 +222,10 @@ def _verdict(model: ConformalPredictor, level: Any, seen: float, n: int, short: 
             "label at this level: every set contains all labels."
         )
     low, high = band(model, level, n)
+    least, most = percents(low, high)
     begin = (
-        f"On average over all rows: if coverage is exactly as guaranteed, it lies between {percent(low)} and "
-        f"{percent(high)} on {n:,} row{'s' if n > 1 else ''}, 19 times out of 20. Here "
+        f"On average over all rows: if coverage is exactly as guaranteed, it lies between {least} and {most} "
+        f"on {n:,} row{'s' if n > 1 else ''}, 19 times out of 20. Here "
     )
     if seen < low:
         return f"{begin}it is lower than chance explains: these rows may differ from the calibration rows."
@@ -202,127 +245,5 @@ def _verdict(model: ConformalPredictor, level: Any, seen: float, n: int, short: 
     return f"{begin} There are too few rows to judge single labels."
 
 
-def about_model(model: ConformalPredictor) -> dict[str, Any]:
-    rows, together = calibration(model)
-    defaults = {name: one.default for name, one in signature(type(model).__init__).parameters.items()}
-    given = model.get_params(deep=False)
-    changed = {name: repr(value) for name, value in given.items() if repr(value) != repr(defaults.get(name))}
-    changed.setdefault("random_state", repr(model.random_state))
-    return {
-        "name": type(model).__name__,
-        "levels": in_words([level_text(level) for level in model.levels_]),
-        "too_few": together and calibration_rows_needed(0.999) > rows,  # as in `stops`
-        "one_for_all": not model.trains_for_level,
-        "calibration_rows": f"{rows:,}",
-        "by_label": model.fitted_.by_label,
-        "by_group": model.fitted_.by_group,
-        "folds": len(model.folds_),
-        "allow_empty": bool(model.allow_empty),
-        "parameters": {name: text(value, 1000) for name, value in changed.items()},
-    }
-
-
-def as_lists(value: Any) -> str | list[tuple[str, str]]:
-    """What was told about the page, for reading: a text, or the names and values of what has names.
-
-    >>> as_lists({"yes": 1234, "no": 0.51234567}), as_lists(["a", 2]), as_lists({})
-    ([('yes', '1,234'), ('no', '0.51235')], 'a, 2', 'none')
-    >>> as_lists({"at 90%": {"a": 1, "b": 2}}), as_lists(20000), as_lists(True)
-    ([('at 90%', 'a: 1, b: 2')], '20,000', 'yes')
-    """
-    if isinstance(value, Mapping) and value:
-        return [(text(name, NAME), _as_text(one)) for name, one in value.items()]
-    return _as_text(value)
-
-
-def _as_text(value: Any) -> str:
-    if isinstance(value, (Mapping, list, tuple, set, frozenset)):
-        pairs = [f"{name}: {_as_text(one)}" for name, one in value.items()] if isinstance(value, Mapping) else []
-        return text(", ".join(pairs or map(_as_text, value)), 4000) or "none"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, (int, np.integer)):
-        return f"{value:,}"
-    if isinstance(value, (float, np.floating)) and np.isfinite(value):
-        return f"{value:,.5g}"
-    return text(value, 4000) or "–"  # noqa: RUF001
-
-
-def versions() -> dict[str, str]:
-    import platform
-
-    import scipy
-    import sklearn
-
-    import tightset
-
-    return {
-        "tightset": tightset.__version__,
-        "Python": platform.python_version(),
-        "NumPy": np.__version__,
-        "SciPy": scipy.__version__,
-        "scikit-learn": sklearn.__version__,
-    }
-
-
 def in_words(words: list[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
-
-
-def compared(
-    model: ConformalPredictor, found: Tally, other: Tally, levels: list[Any], theirs_at: Callable[[list[float]], Tally]
-) -> list[dict[str, Any]]:
-    """Both predictors by level, the change at equal coverage with its interval, and what that means in words.
-
-    ``theirs_at`` gives the baseline at further levels. Without labels sizes are compared as they are.
-    """
-    of_model = {significance(level) for level in model.levels_}
-    wanted = of_model | {significance(level) for level in _COMPARED}
-    places = [k for k, level in enumerate(levels) if significance(level) in wanted]
-    around = levels_around([levels[k] for k in places])
-    curve = None if found.covered is None else theirs_at([level for some in around for level in some])
-    rows, start = [], 0
-    for k, some in zip(places, around, strict=True):
-        ours, theirs = found.size[k], other.size[k]
-        if found.covered is None or curve is None or curve.covered is None:
-            before = max(float(theirs.mean()), 1e-9)
-            change, low, high = (one / before for one in bootstrap_difference(ours, theirs, random_state=0))
-            p_value = sign_test(ours, theirs).p_value
-        else:
-            at = slice(start, start + len(some))
-            start = at.stop
-            own = ours, found.covered[k], curve.size[at], curve.covered[at]
-            change, low, high, p_value = at_equal_coverage(*own, levels[k])
-        verdict = "smaller" if high < 0 else "larger" if low > 0 else "no clear difference"
-        verdict = verdict if change == change else "too different in coverage"
-        rows.append(
-            {
-                "level": level_text(levels[k]),
-                "made_for": significance(levels[k]) in of_model,
-                "size": number(ours.mean()),
-                "baseline": number(theirs.mean()),
-                "coverage": None if found.covered is None else percent(found.covered[k].mean()),
-                "baseline_coverage": None if other.covered is None else percent(other.covered[k].mean()),
-                "change": _change(change),
-                "interval": f"{_change(low)} to {_change(high)}",
-                "smaller": f"{int((ours < theirs).sum()):,}",
-                "larger": f"{int((ours > theirs).sum()):,}",
-                "p_value": f"{p_value:.2g}" if not p_value < 1e-4 else "<0.0001",
-                "verdict": verdict,
-            }
-        )
-    return rows
-
-
-def _change(share: float) -> str:
-    if share != share:
-        return "–"  # noqa: RUF001
-    return f"{100 * share + 0.0:+z.1f}%".replace("-", "−")  # noqa: RUF001
-
-
-def in_short(rows: list[dict[str, Any]]) -> str:
-    """The comparison in a sentence, losses included."""
-    of = {verdict: [one["level"] for one in rows if one["verdict"] == verdict] for verdict in _VERDICTS}
-    said = [f"{words} at {in_words(of[verdict])}" for verdict, words in _VERDICTS.items() if of[verdict]]
-    where = "At equal coverage on these rows" if rows and rows[0]["coverage"] is not None else "On these rows"
-    return f"{where} the sets of the model are {'; they are '.join(said)}." if said else ""

@@ -26,22 +26,22 @@ from tightset.conformal.shortfall import REMEDY
 from tightset.estimators.base import ConformalPredictor
 from tightset.exceptions import needed_for
 from tightset.report import figures as report_figures
+from tightset.report.about import about_model, told, unchanged, versions
+from tightset.report.comparison import compared, in_short
 from tightset.report.numbers import Listed, by_label, hardest, listed, stops, tally
-from tightset.report.panels import LabelTexts, halves, label_texts, panels, twins
-from tightset.report.rows import UNSEEN, cells_of, row_of
+from tightset.report.panels import LabelTexts, halves, label_texts, labels_now, pairs_now, panels, twins, without_rows
+from tightset.report.rows import MISSING, UNSEEN, Cells, cells_of, row_of
 from tightset.report.words import (
     NAME,
-    about_model,
-    as_lists,
-    compared,
-    in_short,
+    breaks,
+    is_number,
     level_text,
     percent,
     say,
     say_of_pairs,
     text,
     thousandths,
-    versions,
+    words,
 )
 from tightset.storage.file import written_whole
 
@@ -152,7 +152,7 @@ def write_report(
     at = np.concatenate([shown, examples])
     some_groups = None if _groups_for(model, groups) is None else np.asarray(groups)[at]
     rows = listed(model, take(X, at), None if codes is None else codes[at], levels, some_groups, at)
-    columns, numeric, cells = cells_of(X if frame is None else frame, at, getattr(model, "feature_names_in_", None))
+    cells = cells_of(X if frame is None else frame, at, getattr(model, "feature_names_in_", None))
 
     sizes = report_figures.size_bars(found.size, C)
     for stop in sizes["stops"]:
@@ -170,13 +170,15 @@ def write_report(
 
     def row(r: int) -> dict[str, Any]:
         truth = None if codes is None else int(codes[at[r]])
-        return row_of(rows, labels, columns, cells[r], truth, int(at[r]), r, chosen)
+        return row_of(rows, labels, cells.columns, cells.texts[r], truth, int(at[r]), r, chosen)
 
     facts = {
         "title": text(page.title, 300) or f"Prediction sets for {n:,} row{'s' if n > 1 else ''}",
         "n": n,
         "C": C,
         "labels": labels,
+        "plain": "label " if all(map(is_number, labels)) else "",  # lest a label read like a count
+        "without_rows": [] if of_labels is None else without_rows(labels, of_labels),
         "twins": twins(labels),
         "has_labels": codes is not None,
         "levels": [level_text(level) for level in levels],
@@ -185,23 +187,25 @@ def write_report(
         "now": said[chosen],
         "say": said,
         "model": about_model(model),
+        "unchanged": unchanged(model),
         "baseline": None if other is None else text(baseline_name, 80),
         "sizes": sizes,
         "figures": drawn,
-        "of_labels": _labels_now(texts, labels, chosen),
+        "of_labels": labels_now(texts, labels, chosen),
         "short": [] if texts is None else texts["short"][chosen],
         "named": _NAMED,
         "remedy": REMEDY,
-        "pairs": _pairs_now(drawn["together"], labels, n, chosen),
+        "pairs": pairs_now(drawn["together"], labels, n, chosen),
         "compared": comparison,
         "summary": in_short(comparison),
-        "columns": columns,
-        "numeric": numeric,
+        "columns": cells.columns,
+        "columns_of": cells.of,
+        "numeric": cells.numeric,
         "listed": len(shown),
         "rows": [row(r) for r in range(min(_PAGE, len(shown)))],
         "examples": [row(r) for r in range(len(shown), len(at))],
         "page": _PAGE,
-        "about": {text(name, NAME): as_lists(value) for name, value in (page.about or {}).items()},
+        "about": told(page.about or {}),
         "versions": versions(),
     }
     html = _render(facts, _embedded(facts, rows, cells, codes, at, texts))
@@ -229,45 +233,13 @@ def _groups_for(model: ConformalPredictor, groups: Any) -> Any:
     return groups if model.fitted_.by_group else None
 
 
-# ---- what stands there before the script has run --------------------------------------------------------------------
-
-
-def _labels_now(texts: LabelTexts | None, labels: list[str], chosen: int) -> list[dict[str, Any]]:
-    """The labels that have rows, at the level at which the page opens."""
-    if texts is None:
-        return []
-    shares = [texts["shares"][at] for at in texts["share"][chosen]]
-    short = set(texts["short"][chosen])
-    return [
-        {"name": labels[c], "rows": rows, "coverage": share, "interval": interval, "size": size, "short": at in short}
-        for at, (c, rows, (share, interval), size) in enumerate(
-            zip(texts["of"], texts["rows"], shares, texts["size"][chosen], strict=True)
-        )
-    ]
-
-
-def _pairs_now(figure: dict[str, Any] | None, labels: list[str], n: int, chosen: int) -> dict[str, Any] | None:
-    """Labels that share sets, at the level at which the page opens; None if pairs are not counted."""
-    if figure is None:
-        return None
-    stop = figure["stops"][chosen]
-    now: dict[str, Any] = {"follows": len(figure["stops"]) > 1, "names": [], "cells": [], "table": []}
-    if stop is not None:
-        now |= {
-            "names": [labels[c] for c in stop["labels"]],
-            "cells": report_figures.shared_cells(stop, labels, n),
-            "table": [(labels[a], labels[b], count) for a, b, count in stop["pairs"]],
-        }
-    return now
-
-
 # ---- the file -------------------------------------------------------------------------------------------------------
 
 
 def _embedded(
     facts: dict[str, Any],
     rows: Listed,
-    cells: list[list[str]],
+    cells: Cells,
     codes: np.ndarray | None,
     at: np.ndarray,
     texts: LabelTexts | None,
@@ -296,6 +268,8 @@ def _embedded(
             "stops": list(figures["together"]["stops"].values()) if facts["pairs"]["follows"] else None,
         },
         "unseen": UNSEEN,
+        "missing": MISSING,
+        "plain": facts["plain"],
         "measure": rows.measure,
         "patterns": patterns,
         "width": width,
@@ -307,7 +281,7 @@ def _embedded(
         "at": at.tolist(),
         "columns": facts["columns"],
         "numeric": facts["numeric"],
-        "cells": cells,
+        "cells": cells.texts,
         "listed": facts["listed"],
         "page": _PAGE,
     }
@@ -330,6 +304,8 @@ def _render(facts: dict[str, Any], data: str) -> str:
     )
     style, script = read("page.css"), read("figures.js") + read("page.js")
     pages.filters["parts"] = lambda text: text.split("`")  # words, code, words, ...
+    pages.filters["breaks"] = lambda text: Markup("<wbr>").join(breaks(text))
+    pages.filters["words"] = words
     pages.filters["halves"] = partial(halves, alike=set(facts["twins"]))
     return pages.get_template("page.html").render(
         facts,

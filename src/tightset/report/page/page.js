@@ -9,9 +9,12 @@
     if (text !== undefined) element.textContent = text;
     return element;
   };
+  // A text with places where a line may end: after "_" and "/".
+  const broken = (text) => text.split(/(?<=[_/])(?=[^_/])/).flatMap((part, at) => (at ? [make("wbr"), part] : [part]));
   const nameOf = (c) => (c < 0 ? data.unseen : data.labels[c]);
-  const label = (c) => {
-    const element = make("span", "label", nameOf(c));
+  const label = (c, before = "") => {
+    const element = make("span", "label");
+    element.append(...broken(before + nameOf(c)));
     element.title = nameOf(c); // the style cuts what is long
     return element;
   };
@@ -103,7 +106,7 @@
     const item = (at) => {
       const rows = data.ofLabels.rows[at];
       const found = make("li");
-      found.append(label(data.ofLabels.of[at]), " ");
+      found.append(label(data.ofLabels.of[at], data.plain), " ");
       found.append(make("span", "share", `${shareOf(at)[0]} of ${rows} row${rows === "1" ? "" : "s"}`));
       return found;
     };
@@ -120,7 +123,7 @@
         const item = make("li");
         const which = make("p", "which");
         which.append(make("b", "", `Row ${at + 1}`));
-        const text = data.columns.slice(0, 4).map((name, j) => `${name} = ${data.cells[r][j]}`).join(", ");
+        const text = data.columns.slice(0, 4).map((name, j) => `${name} = ${data.cells[r][j] || data.missing}`).join(", ");
         if (text) which.append(`: ${text}`);
         const answer = make("div", "answer");
         const set = make("div", "inline");
@@ -183,15 +186,20 @@
     name.scope = "row";
     const set = make("td", "wide");
     set.append(...showSet(r, false));
-    row.append(name, make("td", "num", String(sizes[r])), set, make("td", "num", asP(best(r))));
+    row.append(name, make("td", "num", String(sizes[r])), set);
     if (data.truth !== null) {
-      const truth = make("td", missed(r) ? "missed" : "");
+      const truth = make("td", missed(r) ? "true missed" : "true");
       truth.append(label(data.truth[r]));
       if (missed(r)) truth.append(" ", make("span", "miss", "missed"));
       row.append(truth, make("td", "num", asP(own(r))));
     }
     const kind = (j) => (data.numeric[j] ? "num" : "cell-text") + (j > 2 ? " extra" : ""); // extra is not printed
-    row.append(...data.cells[r].map((cell, j) => make("td", kind(j), cell)));
+    row.append(make("td", "num", asP(best(r))));
+    data.cells[r].forEach((cell, j) => {
+      const made = make("td", kind(j));
+      made.append(...broken(cell));
+      row.append(made);
+    });
     return row;
   };
   const showRows = () => {
@@ -214,10 +222,15 @@
       ? `${say(start + 1)} to ${say(start + some.length)} of ${say(rows.length)} row${rows.length > 1 ? "s" : ""}` +
         (rows.length < data.listed ? `, out of ${say(data.listed)}` : "")
       : `none of ${say(data.listed)} rows`;
+    hint();
     one("before").setAttribute("aria-disabled", String(page === 0));
     one("after").setAttribute("aria-disabled", String(page >= pages - 1));
   };
   const box = one("table").parentElement;
+  const hint = () => {
+    const more = box.scrollWidth - box.clientWidth - box.scrollLeft > 4;
+    if (one("swipe")) one("swipe").hidden = !more;
+  };
   const anew = () => {
     page = 0;
     box.style.minHeight = "";
@@ -233,7 +246,8 @@
   // ---- start --------------------------------------------------------------------------------------------------
   each("#table th[data-sort]", (head) => {
     const by = /^\d+$/.test(head.dataset.sort) ? Number(head.dataset.sort) : head.dataset.sort;
-    const button = make("button", "sort", head.textContent);
+    const button = make("button", "sort");
+    button.append(...head.childNodes);
     button.type = "button";
     button.addEventListener("click", () => {
       sort = { by, down: sort.by === by ? !sort.down : by === "size" };
@@ -247,6 +261,8 @@
     k = Number(slider.value);
     showLevel();
   });
+  box.addEventListener("scroll", hint, { passive: true });
+  addEventListener("resize", hint);
   one("search").addEventListener("input", anew);
   one("filter").addEventListener("change", anew);
   one("before").addEventListener("click", () => turn(one("before"), -1));
