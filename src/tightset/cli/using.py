@@ -267,7 +267,7 @@ def report(
     command = shlex.join(["tightset", "report", str(model), data, *words])
     page = ReportPage(
         confidence=levels[0],
-        frame=frame,
+        frame=frame.drop(columns=loaded.target, errors="ignore"),  # labels have a column of their own
         title=title or f"{loaded.target}: prediction sets for {len(X):,} rows",
         about={
             "command": command,
