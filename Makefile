@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 # Installs no more than the demo needs, unless more is there.
 demo:
 	test -e $(BIN)/tightset || $(MAKE) --no-print-directory $(VENV)/demo
-	$(BIN)/tightset demo
+	PYTHONPATH=src $(BIN)/python -m tightset demo
 
 # The command line with tables and reports.
 install: $(VENV)/command-line
@@ -86,7 +86,8 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/demo: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . rich typer
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check rich typer \
+		$$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"])')
 	touch $@
 
 $(VENV)/command-line: pyproject.toml | $(VENV)/bin/python
