@@ -48,7 +48,7 @@ def test_a_fit_has_one_bar_that_only_goes_forward(folder):
     assert written.count("\x1b[?25l") == written.count("\x1b[?25h") == 1  # the cursor is there again
 
 
-@pytest.mark.parametrize("columns", [60, 80])
+@pytest.mark.parametrize("columns", [60])
 def test_compare_says_which_split_it_is_at(folder, columns):
     compare = ("compare", "train.csv", "--target", "kind", *FAST[:4], "--splits", 2)
     _, written = on_terminal(compare, columns, folder)

@@ -96,7 +96,7 @@ def test_levels_of_a_curve_can_be_asked_for():
 
 def test_an_interval_is_wider_where_few_rows_lie_near_the_threshold():
     """At 99.9 % of 150 rows nothing is known for sure, and the interval must not say otherwise."""
-    for seed in range(6):
+    for seed in range(3):
         rng = np.random.default_rng(seed)
         X = rng.normal(size=(200, 4))
         y = (X @ rng.normal(size=(4, 6)) + 2 * rng.gumbel(size=(200, 6))).argmax(axis=1)

@@ -243,17 +243,17 @@ def test_the_result_does_not_depend_on_the_number_of_jobs(labelled_rows):
 
 def test_auto_finds_what_suits_the_data():
     rng = np.random.default_rng(0)
-    X = rng.uniform(-2, 2, (2400, 3))
+    X = rng.uniform(-2, 2, (1800, 3))
     checkers = (np.floor(X[:, 0]) + 2 * np.floor(X[:, 1])).astype(int) % 4  # for trees
-    checkers = np.where(rng.random(2400) < 0.15, rng.integers(4, size=2400), checkers)
-    linear = np.argmax(3 * X @ rng.normal(size=(3, 4)) + rng.gumbel(size=(2400, 4)), axis=1)
+    checkers = np.where(rng.random(1800) < 0.15, rng.integers(4, size=1800), checkers)
+    linear = np.argmax(3 * X @ rng.normal(size=(3, 4)) + rng.gumbel(size=(1800, 4)), axis=1)
     forest = RandomForestClassifier(50, random_state=0)
     for y, other, share in ((checkers, LogisticRegression(), 0.6), (linear, forest, 0.97)):
-        auto = quick("auto", confidence=0.8).fit(X[:1200], y[:1200])
-        plain = ConformalClassifier(other, confidence=0.8, random_state=0).fit(X[:1200], y[:1200])
-        size, theirs = (clf.evaluate(X[1200:], y[1200:])["mean_size"] for clf in (auto, plain))
+        auto = quick("auto", confidence=0.8).fit(X[:900], y[:900])
+        plain = ConformalClassifier(other, confidence=0.8, random_state=0).fit(X[:900], y[:900])
+        size, theirs = (clf.evaluate(X[900:], y[900:])["mean_size"] for clf in (auto, plain))
         assert size < share * theirs
-        assert auto.evaluate(X[1200:], y[1200:])["coverage"] > 0.75
+        assert auto.evaluate(X[900:], y[900:])["coverage"] > 0.75
 
 
 def test_auto_takes_missing_values(labelled_rows):

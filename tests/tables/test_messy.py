@@ -2,6 +2,7 @@
 
 import gzip
 import io
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from tightset.tables.dates import forms_of
 from tightset.tables.frames import FrameTable
 from tightset.tables.preparing import prepare, split_rows
 from tightset.tables.target import Rare
+from tightset.tables.texts import as_text, spelled_as, with_gaps
 
 
 def plain(**how):
@@ -59,6 +61,43 @@ def test_the_same_texts_are_gaps_wherever_a_table_comes_from(tmp_path, gap, miss
         for row in found.values():
             assert row["coverage"] == found["csv"]["coverage"] > 0.88
             assert row["mean_size"] == found["csv"]["mean_size"] < 1.2
+
+
+@pytest.mark.parametrize("kind", ["float32", "Float32", "float16", "texts", "decimals"])
+def test_a_number_for_a_gap_is_one_in_every_type(kind):
+    numbers = pd.Series([-99.9, 1.5, 2.5])
+    if kind == "Float32":
+        assert with_gaps(pd.Series([-99.9, None], dtype=kind), ["-99.9"]).isna().all()
+    column = {
+        "texts": numbers.map("{:.2f}".format),
+        "decimals": numbers.map(lambda x: Decimal(f"{x:.2f}")),
+    }.get(kind, numbers if kind in ("texts", "decimals") else numbers.astype(kind))
+    assert with_gaps(column, ["-99.9"]).isna().tolist() == [True, False, False]
+
+
+def test_days_at_midnight_and_zeros_are_the_same_in_frames_and_files():
+    moments = pd.Series(pd.to_datetime(["1900-01-01 00:00", "2020-01-31 08:00"]))
+    for column in (moments, moments.astype(str), moments.dt.strftime("%Y-%m-%dT%H:%M:%S")):
+        for named in ("1900-01-01", "1900-01-01 00:00:00"):
+            assert with_gaps(as_text(column), [named]).isna().tolist() == [True, False]
+    assert spelled_as(["2020-01-31", "0", "x"], ["2020-01-31 00:00:00", "-0.0"]) == ["2020-01-31", "0"]
+    assert spelled_as(["ab", "4e8317204551"], ["9e999999999", "7e8317204"]) == [None, None]
+
+
+def test_frames_of_arrow_types_are_read(tmp_path):
+    import datetime as dt
+
+    told, frame = halves(300)
+    noisy = np.where(frame.index % 20 == 0, ~told, told)
+    frame = frame.assign(
+        day=[dt.date(2024, 1 + at % 9, 1 + at % 27) for at in range(300)],
+        price=[Decimal("1.50") if one else Decimal("2.25") for one in noisy],
+    )
+    frame.to_parquet(tmp_path / "t.parquet")
+    model = fit_table(TableFile(tmp_path / "t.parquet", missing=["-1"]), "y", plain())
+    arrow = pd.read_parquet(tmp_path / "t.parquet", dtype_backend="pyarrow")
+    np.testing.assert_array_equal(model.encode(arrow), model.encode(rows_of(tmp_path / "t.parquet")))
+    fit_table(arrow, "y", plain())
 
 
 def test_gaps_that_no_training_row_had_are_told(tmp_path):
@@ -189,7 +228,7 @@ def test_dates_are_features(tmp_path, form):
 def test_moments_with_a_zone_are_the_same_in_frames_and_files(tmp_path):
     rng = np.random.default_rng(0)
     days = pd.Series(pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 300, 400), "D"))
-    y = np.where((days.dt.dayofweek >= 5) ^ (rng.random(400) < 0.1), "weekend", "work")
+    y = np.where((days.dt.day_of_week >= 5) ^ (rng.random(400) < 0.1), "weekend", "work")
     frame = pd.DataFrame({"day": days.dt.tz_localize("Europe/Berlin"), "z": rng.normal(size=400), "y": y})
     frame.to_csv(tmp_path / "t.csv", index=False)
     frame.to_parquet(tmp_path / "t.parquet")

@@ -161,7 +161,7 @@ def _warn_of_doubles(names: Sequence[str]) -> None:
         other = alike.setdefault(" ".join(name.split()).casefold(), name)
         if other != name:
             warn(f"the labels {other!r} and {name!r} differ only in case or spaces, and count as two")
-        if is_number(name):
+        if is_number(name) and abs(float(name)) < 1e300:
             other = alike.setdefault(Decimal(name), name)  # a float cannot tell large numbers apart
             if other != name:
                 warn(

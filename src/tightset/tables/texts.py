@@ -7,15 +7,18 @@ The same texts are gaps wherever a table comes from: a file of text, Parquet, or
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
+from tightset.exceptions import needed_for
 from tightset.tables.numbers import is_number
 
 __all__ = ["USUAL_GAPS", "as_text", "gaps", "spelled_as", "with_gaps", "without_point"]
 
+_MIDNIGHT = r"(\d{4}-\d{2}-\d{2})(?:[ T]00:00(?::00(?:\.0+)?)?)?"
 USUAL_GAPS = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "-nan", "NULL", "Null", "null", "None", "none")
 
 
@@ -26,8 +29,13 @@ def as_text(values: Any) -> Any:
     >>> as_text(pd.Series([1.0, None, 2.5])).tolist(), as_text(pd.Series(["1.0", "a", ""])).tolist()
     (['1', None, '2.5'], ['1.0', 'a', None])
     """
+    with needed_for("a table", "cli"):
+        import pandas as pd
+
     missing = values.isna()
     if values.dtype.kind == "M":  # moments, in UTC if they have a zone; days as they are written to a file
+        if hasattr(values.dtype, "pyarrow_dtype"):
+            values = pd.to_datetime(values.astype(object), utc=True)
         values = values.dt.tz_convert("UTC").dt.tz_localize(None) if values.dt.tz is not None else values
         texts = values.astype(str).str.removesuffix(" 00:00:00")
         return texts.astype(object).where(~missing, None)
@@ -55,7 +63,9 @@ def gaps(missing: tuple[str, ...], *, label: bool = False) -> tuple[frozenset[st
             continue
         numbers.add(number)
         texts |= {f"{int(number)}", f"{int(number)}.0"} if number.is_integer() else set()
-    texts |= {text.removesuffix(" 00:00:00") for text in missing}  # a day
+    for text in missing:
+        day = re.fullmatch(_MIDNIGHT, text)
+        texts |= {day[1], f"{day[1]} 00:00:00", f"{day[1]}T00:00:00"} if day else set()
     return frozenset(texts), frozenset(numbers)
 
 
@@ -66,11 +76,17 @@ def with_gaps(values: Any, missing: Collection[str], *, label: bool = False) -> 
     >>> with_gaps(pd.Series([1, -1]), ["-1"]).tolist(), with_gaps(pd.Series(["a", "NA"]), []).tolist()
     ([1.0, nan], ['a', None])
     """
+    with needed_for("a table", "cli"):
+        import pandas as pd
+
     texts, numbers = gaps(tuple(missing), label=label)
     if values.dtype.kind in "fiu":
-        there = values.isin(numbers) if numbers else None
-    elif values.dtype.kind == "O":  # numbers may be among the texts
-        there = values.isin(texts | numbers)
+        coarse = getattr(values.dtype, "itemsize", 8) < 8  # -99.9 is another number there
+        exact = pd.to_numeric(values.astype(str), errors="coerce") if numbers and coarse else values
+        there = exact.isin(numbers) if numbers else None
+    elif values.dtype.kind == "O" or hasattr(values.dtype, "pyarrow_dtype"):  # numbers may be among the texts
+        there = values.astype(object).isin(texts)
+        there |= pd.to_numeric(values.astype(object), errors="coerce").isin(numbers) if numbers else False
         return values.astype(object).where(~there, None) if there.any() else values
     else:
         there = None
@@ -110,9 +126,13 @@ def spelled_as(known: Collection[str], texts: Collection[str]) -> list[str | Non
 def _spoken(text: str) -> str:
     """What a text means, if it is a number or a truth value, however it is written.
 
-    >>> [_spoken(text) for text in ("7.50", "01067", "TRUE", "x")]
-    ['7.5', '1067', 'true', 'x']
+    >>> [_spoken(text) for text in ("7.50", "01067", "-0.0", "4e8317204551", "TRUE", "2020-01-31 00:00:00", "x")]
+    ['7.5', '1067', '0', '4e8317204551', 'true', '2020-01-31', 'x']
     """
-    if is_number(text):
-        return f"{Decimal(text).normalize():f}" if len(text) < 30 else text
+    if is_number(text) and len(text) < 30 and abs(float(text)) < 1e30:
+        number = Decimal(text)
+        return f"{number.normalize():f}" if number and number.adjusted() > -30 else "0" if not number else text
+    day = re.fullmatch(_MIDNIGHT, text)
+    if day:
+        return day[1]
     return text.lower() if text.lower() in ("true", "false") else text
