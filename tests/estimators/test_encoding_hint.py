@@ -101,7 +101,8 @@ def test_other_errors_stay_as_they_are(labelled):
 
 
 def test_columns_of_frames_of_both_libraries():
-    pl = pytest.importorskip("polars")
+    import polars as pl
+
     days = pd.date_range("2026-01-01", periods=2)
     frame = pd.DataFrame(
         {"day": days, "text": ["a", "b"], "digits": ["1", "2.5"], "flag": [True, False], 7: ["x", "y"]}

@@ -167,7 +167,8 @@ def test_a_measure_does_not_take_weights_that_it_refuses(weighted):
 
 @pytest.mark.usefixtures("routing")
 def test_weights_reach_rows_in_partitions_if_requested(weighted):
-    da = pytest.importorskip("dask.array")
+    import dask.array as da
+
     X, y, weight = weighted
     rows, found = da.from_array(X, chunks=(100, 2)), []
     for request in (True, False):

@@ -176,8 +176,6 @@ def check_model(path: Path) -> None:
 
     if not path.exists():
         raise ModelFileError(f"there is no file {path}")
-    if path.is_dir():
-        raise ModelFileError(f"{path} is a folder, not a tightset model")
 
 
 def model_of(path: Path, confidence: list[float] | None) -> tuple[Any, list[float]]:

@@ -42,7 +42,7 @@ class UntrustedError(ValueError):
 
 
 def _skops_io() -> Any:
-    hidden = [name for name in _NOT_ESTIMATORS if name not in sys.modules]
+    hidden = [name for name in _NOT_ESTIMATORS if name not in sys.modules and "skops.io" not in sys.modules]
     sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]  # None: not to be imported
     try:
         with needed_for("a model file with an estimator of another package", "files"):

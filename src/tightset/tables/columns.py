@@ -133,7 +133,7 @@ class Date(NamedTuple):
         if bad.any():
             at = bad.argmax()
             raise TableError(
-                f"the column {self.name!r} was dates in training, such as {example([self.form])}, but row "
+                f"the column {self.name!r} was dates in training, such as {example(self.form)}, but row "
                 f"{int(values.index[at]) + 1} has {str(values.iloc[at])[:40]!r}: correct it, or leave the cell empty "
                 "if it is missing"
             )

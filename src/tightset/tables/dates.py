@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from datetime import datetime
 from itertools import product
 from typing import Any
@@ -88,11 +87,10 @@ def written(when: np.datetime64, form: str) -> str:
     return str(moment).removesuffix(" 00:00:00") if form == ISO else str(moment.strftime(form))
 
 
-def example(forms: Sequence[str]) -> str:
-    """A date in the first of the forms.
+def example(form: str) -> str:
+    """A date in this form.
 
-    >>> example(["%d.%m.%Y", "%m/%d/%Y"])
-    '31.01.2020'
+    >>> example("%d.%m.%Y"), example(ISO)
+    ('31.01.2020', '2020-01-31')
     """
-    when = datetime(2020, 1, 31, 14, 5)  # noqa: DTZ001
-    return when.date().isoformat() if forms[0] == ISO else when.strftime(forms[0])
+    return written(np.datetime64("2020-01-31T00:00:00" if form == ISO else "2020-01-31T14:05:00"), form)

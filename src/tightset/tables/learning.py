@@ -123,7 +123,7 @@ class ColumnKinds:
         if others:
             warn(
                 f"the dates of the column {name!r}, such as {self._first_text[name][0]!r}, are read as month, day, "
-                f"year ({example([first])}): every row could also be day, month, year"
+                f"year ({example(first)}): every row could also be day, month, year"
             )
         return first
 
