@@ -95,16 +95,20 @@ def test_encodings_that_are_none_of_text(encoding, here, cli):
 
 
 @pytest.fixture
-def pipe(tmp_path):
-    """Write some bytes into a pipe with a name, once; it must be read, and once only."""
+def pipe():
+    """Write some bytes into a pipe, as ``<(...)`` of a shell does, once; it must be read, and once only."""
     writers = []
 
     def made(data):
-        path = tmp_path / f"pipe{len(writers)}"
-        os.mkfifo(path)
-        writers.append(threading.Thread(target=path.write_bytes, args=(data,), daemon=True))
+        out, into = os.pipe()
+
+        def write():
+            with os.fdopen(into, "wb") as file:
+                file.write(data)
+
+        writers.append(threading.Thread(target=write, daemon=True))
         writers[-1].start()
-        return path
+        return f"/dev/fd/{out}"
 
     yield made
     for writer in writers:
@@ -112,7 +116,7 @@ def pipe(tmp_path):
         assert not writer.is_alive()
 
 
-def test_pipes_with_names_are_read_as_standard_input_is(here, cli, pipe):
+def test_pipes_of_a_shell_are_read_as_standard_input_is(here, cli, pipe):
     rows = Path("test.csv").read_bytes()
     assert cli("predict", "m.tightset", pipe(rows))[1] == cli("predict", "m.tightset", "test.csv")[1]
     assert (
@@ -125,6 +129,14 @@ def test_pipes_with_names_are_read_as_standard_input_is(here, cli, pipe):
     assert code == 1
     assert "is a zip archive; unpack it first" in " ".join(err.split())
     Path("new.tightset").unlink()
+
+
+def test_a_pipe_with_a_name_is_refused_and_not_waited_for(here, cli, tmp_path):
+    os.mkfifo(tmp_path / "named")
+    for words in (("predict", "m.tightset", tmp_path / "named"), ("fit", tmp_path / "named", *FIT)):
+        code, _, err = cli(*words)
+        assert code == 1
+        assert "named is a named pipe and not a file; give -" in " ".join(err.split())
 
 
 def test_pipes_with_names_are_written_to(here, cli, tmp_path):

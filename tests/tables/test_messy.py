@@ -342,3 +342,44 @@ def test_carriage_returns_survive_the_way_through_csv():
     lines.write(iter([Line(1, ["a\rb"], 0.9, ["a"], [0.5])]))
     lines.close()
     assert pd.read_csv(io.BytesIO(stream.getvalue()))["note"].tolist() == ["a\rb"]
+
+
+# ---- one table in several kinds of file -----------------------------------------------------------------------------
+
+
+def test_rows_set_aside_of_parquet_are_parquet_with_the_same_types(tmp_path, cli, monkeypatch):
+    """They are read as their table is: there is no spelling between them."""
+    monkeypatch.chdir(tmp_path)
+    told, frame = halves()
+    frame["at"] = np.where(told, np.datetime64("2020-01-01T00:00"), np.datetime64("2021-06-01T12:30"))
+    frame["price"] = [Decimal("1.50") if one else Decimal("20.00") for one in told]
+    frame.to_parquet("t.parquet", row_group_size=300)
+    code, out, err = cli(
+        "fit", "t.parquet", "--target", "y", "--estimator", "logistic", "--test", "0.25", "--out", "m.tightset"
+    )
+    assert (code, "m-test.parquet" in out) == (0, True), err
+    aside, frame = pd.read_parquet("m-test.parquet"), pd.read_parquet("t.parquet")
+    assert aside.dtypes.tolist() == frame.dtypes.tolist()
+    assert len(aside.merge(frame.drop_duplicates(), how="inner")) == len(aside) == 500
+    code, out, err = cli("evaluate", "m.tightset", "m-test.parquet", "--json")
+    assert (code, "trained" in err) == (0, False)
+
+
+def test_columns_that_csv_would_spell_otherwise_are_named(tmp_path, recwarn):
+    """Bytes are b'1' in CSV, and pandas leaves a lone carriage return without quotes."""
+    told, frame = halves()
+    alike = frame.assign(
+        span=np.where(told, np.timedelta64(0, "s"), np.timedelta64(90, "m")), on=told, both=[*"ab"] * 1000
+    )
+    fit_table(alike, "y", plain())
+    alike.to_parquet(tmp_path / "t.parquet")
+    fit_table(TableFile(tmp_path / "t.parquet"), "y", plain())
+    assert not [one for one in recwarn if "would be read" in str(one.message)]
+    with pytest.warns(TightsetWarning, match="column 'odd' would be read differently from CSV than from the table"):
+        fit_table(frame.assign(odd=[b"1" if one else b"2" for one in told]), "y", plain())
+
+
+def test_numbers_beyond_single_precision_are_looked_at_too():
+    """The look for columns that give the label away raised scikit-learn's error about float32."""
+    told, frame = halves()
+    fit_table(frame.assign(far=np.where(told, 1e200, -1e200)), "y", plain())

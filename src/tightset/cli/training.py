@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
-import csv
 import hashlib
 import shlex
 import sys
@@ -63,7 +61,8 @@ def fit(
     test: Annotated[
         float,
         typer.Option(
-            metavar="SHARE", help="Set this share of the rows aside for testing, and write them to OUT-test.csv."
+            metavar="SHARE",
+            help="Set this share of the rows aside for testing, and write them to OUT-test.csv (or .parquet).",
         ),
     ] = 0.0,
     search: Search = "default",
@@ -104,17 +103,17 @@ def fit(
     levels = levels_of(confidence)
     check_rare(rare_labels)
     check_out(out, data, model=True)
-    rest = out.with_name(f"{out.stem}-test.csv")
     if not 0 <= test < 0.9:
         raise typer.BadParameter(f"{test:g} is not a share below 0.9, such as 0.25", param_hint="--test")
+    table = table_of(data, (delimiter, encoding, decimal, thousands), missing=missing)
+    table.make_rereadable()
+    rest = out.with_name(f"{out.stem}-test.{'parquet' if table.is_parquet else 'csv'}")
     if rest.exists() and not test and _left_out_before(rest, out):
         say(f"warning: {rest} holds the test rows of the model that is replaced, and now trains this one", err=True)
     if test and rest.exists() and not _left_out_before(rest, out):
         raise typer.BadParameter(
             f"{rest} exists, and was not written by the last fit; move it, or give another --out", param_hint="--test"
         )
-    table = table_of(data, (delimiter, encoding, decimal, thousands), missing=missing)
-    table.make_rereadable()
     how: dict[str, Any] = {"label_conditional": label_conditional, "allow_empty": not no_empty, "random_state": seed}
     predictor, plain = predictors(estimator, levels, search, how, nested=nested)
 
@@ -308,24 +307,14 @@ def _tell_short(
 def _write_both(out: Path, rest: Path, table: Any, model: TablePredictor, chosen: Any, progress: Any) -> None:
     """The model, and the rows that are ``chosen`` as they stand in the table; the model knows them again."""
     from tightset.storage.file import written_whole
+    from tightset.tables.set_aside import write_rows
 
-    columns = [*(column.name for column in model.encoding.columns), *model.encoding.left_out]
-    encoded = codecs.getincrementalencoder(table.encoding)()
-    digest = hashlib.sha256()
     with written_whole(rest) as file:
-        for at, frame in enumerate(table.chunks(text=columns, label=model.target, progress=progress)):
-            lines = encoded.encode(_as_csv(frame[chosen[frame.index]], table.delimiter or ",", header=at == 0))
-            digest.update(lines)
-            file.write(lines)
-        model.about[HELD_OUT_HASH] = digest.hexdigest()
+        columns = [*(column.name for column in model.encoding.columns), *model.encoding.left_out]
+        model.about[HELD_OUT_HASH] = write_rows(
+            file, table, chosen, columns=columns, label=model.target, progress=progress
+        )
         model.save(out)
-
-
-def _as_csv(frame: Any, delimiter: str, *, header: bool) -> str:
-    """Lines that are read as what they were."""
-    returns = any(frame[name].map(lambda value: "\r" in str(value)).any() for name in frame.columns)
-    quoting = csv.QUOTE_ALL if returns else csv.QUOTE_MINIMAL  # which would leave such cells without quotes
-    return str(frame.to_csv(index=False, header=header, sep=delimiter, quoting=quoting))
 
 
 def _left_out_before(rest: Path, out: Path) -> bool:

@@ -32,7 +32,8 @@ from tightset.tables.dialect import (
     said,
     swallowed,
 )
-from tightset.tables.streams import MAGIC, Bounded, Counted, is_device, unpacked
+from tightset.tables.parquet import BEGINNING, batches
+from tightset.tables.streams import MAGIC, Bounded, Counted, check_is_file, unpacked
 from tightset.tables.texts import as_text, gaps, with_gaps
 
 __all__ = ["TableFile"]
@@ -100,8 +101,8 @@ class TableFile:
             raise TableError(f"there is no file {self.path}")
         if self.path is not None and self.path.is_dir():
             raise TableError(f"{self.path} is a folder; give a file")
-        if self.path is not None and is_device(self.path):
-            raise TableError(f"{self.path} is a device and not a file")
+        if self.path is not None:
+            check_is_file(self.path)
         self._flows = self.path is None or not self.path.is_file()  # pipes can be read once, too
 
     @property
@@ -140,6 +141,14 @@ class TableFile:
         """The size of the file, or None of a stream."""
         return self.where.stat().st_size if self.where else None
 
+    @property
+    def is_parquet(self) -> bool:
+        """Whether a file, not a stream, is Parquet."""
+        if self.where is None:
+            return False
+        with self.where.open("rb") as file:
+            return bool(file.read(4) == BEGINNING)
+
     def unpacked(self, rows: int, columns: int) -> int:
         """Estimate the bytes that a compressed or Parquet file would have as plain text, which its size hides.
 
@@ -155,7 +164,7 @@ class TableFile:
         """
         with self.where.open("rb") as file:
             start = file.read(8)
-        packed = start.startswith((b"PAR1", b"PK", *MAGIC))
+        packed = start.startswith((BEGINNING, b"PK", *MAGIC))
         return 8 * rows * columns if packed else 0
 
     def chunks(
@@ -195,7 +204,7 @@ class TableFile:
                 raise TableError(f"{self.name} is empty")
             if b"__metadata__" in reader.peek(64)[:64]:
                 raise TableError(f"{self.name} is a tightset model and not a table")
-            if start[:4] == b"PAR1":
+            if start[:4] == BEGINNING:
                 frames = self._parquet(path, only, {*text, label}, label)
             else:
                 frames = self._delimited(reader, path, only, text, label)
@@ -280,29 +289,11 @@ class TableFile:
     def _parquet(
         self, path: Path | None, only: Collection[str] | None, text: Collection[Any], label: str | None
     ) -> Iterator[Any]:
-        try:
-            import pyarrow as pa
-            import pyarrow.parquet as pq
-        except ImportError:
-            raise TableError('Parquet files need another package: pip install "tightset[io]"') from None
         if path is None:
             raise TableError(f"{self.name} is Parquet, which cannot be read from standard input; give a file")
-        try:
-            table = pq.ParquetFile(path)
-            names = table.schema_arrow.names
-            check_names(names, self.name)
-            rows = max(100, _CELLS // max(len(names), 1))
-            first = 0
-            for batch in table.iter_batches(rows, columns=None if only is None else [n for n in names if n in only]):
-                frame = batch.to_pandas()
-                frame.index = range(first, first + len(frame))
-                first += len(frame)
-                for name in frame.columns:
-                    if name in text or frame[name].dtype.kind not in "fiu":
-                        frame[name] = as_text(frame[name])
-                    frame[name] = with_gaps(frame[name], self.missing, label=name == label)
-                yield frame
-            if not first:
-                yield table.schema_arrow.empty_table().to_pandas()
-        except (pa.ArrowInvalid, OSError) as error:
-            raise TableError(f"{self.name} cannot be read as Parquet: {said(error)}") from None
+        for frame in batches(path, self.name, only):
+            for name in frame.columns:
+                if name in text or frame[name].dtype.kind not in "fiu":
+                    frame[name] = as_text(frame[name])
+                frame[name] = with_gaps(frame[name], self.missing, label=name == label)
+            yield frame

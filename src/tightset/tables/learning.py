@@ -197,7 +197,7 @@ class Statistics:
         if len(x) > 50 and (x == np.floor(x)).all() and len(np.unique(x)) == len(x):
             how = "counts upwards from row to row" if (np.diff(x) > 0).all() else "is a different number in every row"
             warn(f"the column {name!r} {how}; if it is an identifier, give --drop {name!r}")
-        fill = float(np.median(x)) if len(x) else float(least)
+        fill = 2 * float(np.median(x / 2)) if len(x) else float(least)  # the sum of two may be infinite
         return Number(name, fill, told=missing > 0, mostly_missing=2 * missing > self._rows)
 
     def _date(self, name: str) -> Date | str:

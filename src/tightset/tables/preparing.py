@@ -17,6 +17,7 @@ from tightset.tables.dialect import Dialect
 from tightset.tables.encoding import Encoding
 from tightset.tables.giveaways import warn_of_giveaways
 from tightset.tables.learning import ColumnKinds, Statistics
+from tightset.tables.readings import warn_of_readings
 from tightset.tables.target import KEEP, Labelled, Labels, Rare, meant
 
 __all__ = ["CALIBRATE", "HELD_OUT", "TEST", "TRAIN", "UNUSED", "Prepared", "fit_parts", "prepare", "split_rows"]
@@ -98,6 +99,7 @@ def prepare(
             X[one][filled[one] : filled[one] + len(mine)] = mine
             filled[one] += len(mine)
     rows = [classes[codes[part == one]] for one in range(n_parts)]
+    warn_of_readings(encoding, table)
     warn_of_giveaways(encoding, X[TRAIN], codes[part == TRAIN])
     written = table.dialect._replace(delimiter=table.delimiter)
     return Prepared(encoding, labelled, list(zip(X, rows, strict=True)), part, written)

@@ -13,7 +13,7 @@ from typing import Any
 
 from tightset.exceptions import TableError
 
-__all__ = ["MAGIC", "MOST_TEXT", "Bounded", "Counted", "is_device", "unpacked"]
+__all__ = ["MAGIC", "MOST_TEXT", "Bounded", "Counted", "check_is_file", "unpacked"]
 
 MAGIC: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
 _LONGEST = 2**24  # bytes of the header
@@ -95,9 +95,12 @@ class Bounded(io.RawIOBase):
         self._since, self._most = 0, MOST_TEXT
 
 
-def is_device(path: Path) -> bool:
-    """Or a socket; streams of this process have such names too, and are read."""
+def check_is_file(path: Path) -> None:
+    """Raise at a device, a socket or a named pipe; streams of this process, as ``<(zcat x.gz)`` has, are read."""
     if str(path).startswith(("/dev/stdin", "/dev/fd/", "/proc/self/fd/")):
-        return False
+        return
     mode = path.stat().st_mode
-    return stat.S_ISCHR(mode) or stat.S_ISBLK(mode) or stat.S_ISSOCK(mode)
+    if stat.S_ISFIFO(mode):  # where nobody writes it waits for ever
+        raise TableError(f"{path} is a named pipe and not a file; give - and let standard input be the pipe: < {path}")
+    if stat.S_ISCHR(mode) or stat.S_ISBLK(mode) or stat.S_ISSOCK(mode):
+        raise TableError(f"{path} is a device and not a file")
