@@ -70,6 +70,7 @@ def test_standard_input_is_read_as_often_as_needed(files, frame, monkeypatch):
 
 def test_chunks_are_numbered_through(monkeypatch, files):
     monkeypatch.setattr("tightset.tables.files._CELLS", 600)
+    monkeypatch.setattr("tightset.tables.parquet._CELLS", 600)
     for name in ("a.csv", "a.parquet"):
         chunks = list(TableFile(files / name).chunks(text=["kind"]))
         assert [len(chunk) for chunk in chunks] == [100] * 6
