@@ -127,6 +127,12 @@ def test_time_left_is_told_once_something_is_known():
     assert bar.left() == "~70 s left"  # it counts down in between
     now[0] = 101.0
     assert bar.left() == "~13 min left"  # a step that takes long
+    bar.move(0.9)
+    bar.stage(0.9, "writing")
+    assert bar.left() == ""  # the speed of the stage before says nothing of this one
+    now[0] = 104.0
+    bar.move(0.905)
+    assert bar.left() == ""  # nor does a first small step
     bar.move(1.0)
     assert bar.left() == "~1 s left"
 

@@ -48,7 +48,7 @@ __all__ = ["training_app"]
 training_app = typer.Typer()
 
 _TESTED = 0.25  # of the rows, in compare
-_WORK = {"fast": 3, "default": 8, "thorough": 60}  # a level takes about so long, and reading 2
+_WORK = {"fast": 3, "default": 8, "thorough": 60}  # a level takes about so long, and reading 0.5
 
 
 @training_app.command()
@@ -123,7 +123,7 @@ def fit(
         return part
 
     with working() as whole:
-        read, train, write = whole.split(2, _WORK[search] * len(levels), 0.5)
+        read, train, write = whole.split(0.5, _WORK[search] * len(levels), 0.5)
         prepared = prepare(
             table,
             target,
@@ -231,7 +231,7 @@ def compare(
             at = f"split {split + 1} of {splits}: "
             how = {"label_conditional": label_conditional, "random_state": (seed + split) % 2**32}
             scpo, plain = predictors(estimator, levels, search, how)
-            read, train = part.split(2, _WORK[search] * len(levels), before=at if splits > 1 else "")
+            read, train = part.split(0.5, _WORK[search] * len(levels), before=at if splits > 1 else "")
             prepared = prepare(
                 table,
                 target,

@@ -21,6 +21,7 @@ __all__ = ["Progress", "current"]
 
 _PATIENCE = 5.0  # seconds before a bar appears that was not asked for
 _SETTLED = 2.0  # seconds of a stage after which its speed says something
+_TOLD = 0.01  # and so much of the bar
 _UNKNOWN = 30  # steps after which about two thirds of an unknown number are done
 _NARROW = 80  # columns of a terminal; a narrower one has a shorter bar
 
@@ -152,6 +153,7 @@ class _Bar:
         with self.lock:
             self._name = name
             self._stage_begun, self._stage_low = self._clock(), max(low, self.share)
+            self._ends = None  # another kind of work, whose speed nobody knows yet
             self.move(low)
 
     def move(self, share: float) -> None:
@@ -179,7 +181,7 @@ class _Bar:
     def _estimate(self) -> None:
         """The rest goes on as the stage has up to now."""
         took, done = self._clock() - self._stage_begun, self.share - self._stage_low
-        if took > _SETTLED and done > 0:
+        if took > _SETTLED and done > _TOLD:
             self._ends = self._clock() + took / done * (1 - self.share)
 
     def _wanted(self) -> bool:
