@@ -205,7 +205,7 @@ class _Bar:
 
         class Share(ProgressColumn):
             def render(self, task: Any) -> Text:
-                return Text("" if task.total is None else f"{int(task.percentage):>3}%")
+                return Text("" if task.total is None else f"{int(task.percentage + 1e-6):>3}%")
 
         class Left(ProgressColumn):
             def render(self, task: Any) -> Text:  # noqa: ARG002 - what rich calls
