@@ -25,12 +25,18 @@ from tightset.conformal.inefficiency import as_inefficiency
 from tightset.conformal.splits import calibration_split
 from tightset.estimators import card
 from tightset.estimators.calibrating import CalibrationRows, calibrate
-from tightset.estimators.cautions import warn_of_absent_labels, warn_of_untrained_labels
+from tightset.estimators.cautions import (
+    warn_of_absent_labels,
+    warn_of_labels_without_weight,
+    warn_of_untrained_labels,
+)
 from tightset.estimators.checks import (
     check_folds,
     check_groups,
     check_weight,
     generator,
+    group_codes,
+    is_balanced,
     rows_to_hold,
     weighted_by_label,
 )
@@ -41,7 +47,6 @@ from tightset.estimators.fitted import Fitted, Fold
 from tightset.estimators.labels import check_labels, distinct_labels, label_codes
 from tightset.estimators.predicting import Predicting, codes_of
 from tightset.estimators.routing import Routing
-from tightset.exceptions import warn
 from tightset.models.contract import Model
 from tightset.models.routing import without_requests
 from tightset.search.problem import Outcome, TrainingRows
@@ -74,6 +79,7 @@ class ConformalPredictor(Predicting, Routing, ClassifierMixin, BaseEstimator):
     calibration_size: Any
     label_conditional: bool
     class_weight: Any
+    cost: Any = None
     cv: Any
     trains_for_level = True  # a measure for each
 
@@ -165,13 +171,12 @@ class ConformalPredictor(Predicting, Routing, ClassifierMixin, BaseEstimator):
         y = check_labels(given.y)
         check_consistent_length(X, y)
         check_classification_targets(y)
-        sample_weight = weighted_by_label(check_weight(given.sample_weight, len(y)), self.class_weight, y)
-        by_label = weighted_by_label(None, self.class_weight, y)
-        estimator = self.estimator if given.sample_weight is None else self._routed(y, by_label)
-        used = np.ones(len(y), dtype=bool) if sample_weight is None else sample_weight > 0
+        weight = check_weight(given.sample_weight, len(y))
+        fixed = weighted_by_label(weight, None if is_balanced(self.class_weight) else self.class_weight, y)
+        used = np.ones(len(y), dtype=bool) if fixed is None else fixed > 0
         present = distinct_labels(y[used])
         if given.classes is None and not used.all():
-            _warn_of_labels_without_weight(np.setdiff1d(y[~used], present))
+            warn_of_labels_without_weight(np.setdiff1d(y[~used], present))
         if len(present) < 2:
             raise ValueError(f"y must hold at least two classes to train a classifier; got one class: {present[0]}")
         classes = self._classes(X, present) if given.classes is None else given.classes
@@ -186,7 +191,7 @@ class ConformalPredictor(Predicting, Routing, ClassifierMixin, BaseEstimator):
         else:
             draft, rows = self._own_calibration_rows(given, draft)
             parts = [(np.flatnonzero(used), rows)]
-        training = TrainingRows(X, codes, classes, sample_weight)
+        training = TrainingRows(X, codes, classes, weight, group_codes(groups))
         folds, calibrated = [], []
         for train, held in parts:
             if len(distinct_labels(codes[train])) < 2:
@@ -195,13 +200,16 @@ class ConformalPredictor(Predicting, Routing, ClassifierMixin, BaseEstimator):
                     "(n_samples = 1 of a class is not enough) or positive weights"
                 )
             own = training if len(train) == len(training) else training.take(train)  # a copy only of some
+            # Labels of rows that calibrate must not have a say in the models, nor in weights.
+            own = replace(own, weight=weighted_by_label(own.weight, self.class_weight, y[train]))
+            estimator = self.estimator if weight is None else self._routed(y[train])
             models, record = self._train(own, levels, estimator)
             models, rows = self._settle(models, held, draft)
             folds.append(self._calibrated(draft, Fold(list(models), [], record, len(train)), rows))
             calibrated.append(rows.y)
         fitted = replace(draft, folds=folds)
         self._warn_of_calibration(fitted, np.concatenate(calibrated))
-        trained = np.unique(np.concatenate([codes[train] for train, _ in parts]))
+        trained = np.concatenate([codes[train] for train, _ in parts])
         warn_of_untrained_labels(np.concatenate(calibrated), trained, classes)
         return fitted
 
@@ -244,7 +252,7 @@ class ConformalPredictor(Predicting, Routing, ClassifierMixin, BaseEstimator):
         return self
 
     def _calibrated(self, fitted: Fitted, fold: Fold, rows: CalibrationRows) -> Fold:
-        how = {"by_label": bool(self.label_conditional), "thresholds": self.cv is None}
+        how = {"by_label": bool(self.label_conditional), "thresholds": self.cv is None, "likely": self.cost is None}
         return fold._replace(calibrations=calibrate(fitted, fold.models, rows, **how))
 
     def _calibration_rows(
@@ -333,18 +341,10 @@ class ConformalPredictor(Predicting, Routing, ClassifierMixin, BaseEstimator):
         """The levels to train for; raises if a parameter cannot be what it is."""
         levels = tuple(self.levels_asked(None)[0])
         as_inefficiency(self.inefficiency)
-        if not isinstance(self.label_conditional, (bool, np.bool_)):
-            raise ValueError(f"label_conditional must be True or False; got {self.label_conditional!r}")  # noqa: TRY004
-        if not isinstance(self.allow_empty, (bool, np.bool_)):
-            raise ValueError(f"allow_empty must be True or False; got {self.allow_empty!r}")  # noqa: TRY004
+        for name in ("label_conditional", "allow_empty"):
+            if not isinstance(getattr(self, name), (bool, np.bool_)):
+                raise ValueError(f"{name} must be True or False; got {getattr(self, name)!r}")  # noqa: TRY004
         return levels
 
     def _seed(self) -> int:
-        """Of scores that are randomised, the same at every call."""
-        return 0
-
-
-def _warn_of_labels_without_weight(labels: np.ndarray) -> None:
-    if len(labels):
-        shown = ", ".join(map(str, labels[:5].tolist())) + (" ..." if len(labels) > 5 else "")
-        warn(f"every row of label {shown} has weight 0, so nothing is learnt about it: no set will contain it")
+        return 0  # of scores that are randomised, the same at every call

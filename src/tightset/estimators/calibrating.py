@@ -38,14 +38,22 @@ class CalibrationRows(NamedTuple):
 
 
 def calibrate(
-    fitted: Fitted, models: Sequence[Model], rows: CalibrationRows, *, by_label: bool, thresholds: bool
+    fitted: Fitted,
+    models: Sequence[Model],
+    rows: CalibrationRows,
+    *,
+    by_label: bool,
+    thresholds: bool,
+    likely: bool = True,
 ) -> list[Calibration]:
     """A calibration of each model. Folds of several have no ``thresholds`` in common; one has, and they are looked up.
+
+    ``likely`` says that the label of largest score should be a likely one.
 
     ``fitted`` says how rows are scored; it need not have folds yet.
     """
     if len(models) > 1 and all(model is models[0] for model in models):  # one serves all levels
-        how = {"by_label": by_label, "thresholds": thresholds}
+        how = {"by_label": by_label, "thresholds": thresholds, "likely": likely}
         return calibrate(fitted, models[:1], rows, **how) * len(models)
     for model in models:
         check_offers(model, Model)
@@ -58,7 +66,8 @@ def calibrate(
         calibration.slacks, calibration.mark = slacks, mark_of(one.scores, y)
         if thresholds:
             calibration.find_thresholds(fitted.levels)
-    warn_of_guessing(own[0].first, y, fitted.classes)
+    if likely:
+        warn_of_guessing(own[0].first, y, fitted.classes)
     return found
 
 

@@ -14,6 +14,7 @@ __all__ = [
     "warn_of_absent_labels",
     "warn_of_few_rows",
     "warn_of_guessing",
+    "warn_of_labels_without_weight",
     "warn_of_unknown_labels",
     "warn_of_untrained_labels",
 ]
@@ -91,3 +92,10 @@ def warn_of_few_rows(rows: Mapping[tuple[Any, int], int], confidence: Any, class
         + (f" (and likewise for {len(few) - 1} more)" if len(few) > 1 else "")
         + "; give more calibration rows or lower the confidence"
     )
+
+
+def warn_of_labels_without_weight(labels: np.ndarray) -> None:
+    """Warn of labels whose rows are all left out by their weight."""
+    if len(labels):
+        shown = ", ".join(map(str, labels[:5].tolist())) + (" ..." if len(labels) > 5 else "")
+        warn(f"every row of label {shown} has weight 0, so nothing is learnt about it: no set will contain it")

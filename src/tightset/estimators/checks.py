@@ -24,6 +24,8 @@ __all__ = [
     "check_levels",
     "check_weight",
     "generator",
+    "group_codes",
+    "is_balanced",
     "nearest_level",
     "rows_to_hold",
     "sound_rows",
@@ -86,6 +88,15 @@ def check_groups(groups: Any, n: int, name: str) -> np.ndarray | None:
     return values
 
 
+def group_codes(groups: np.ndarray | None) -> np.ndarray | None:
+    """Groups as whole numbers from 0, or None.
+
+    >>> group_codes(np.array(["b", "a", "b"]))
+    array([1, 0, 1])
+    """
+    return None if groups is None else np.unique(groups, return_inverse=True)[1]
+
+
 def check_weight(sample_weight: Any, n: int) -> np.ndarray | None:
     """Weights ``(n,)`` that are finite, not negative and not all zero, or None."""
     if sample_weight is None:
@@ -112,6 +123,11 @@ def check_weight(sample_weight: Any, n: int) -> np.ndarray | None:
     return weight
 
 
+def is_balanced(class_weight: Any) -> bool:
+    """Whether labels are to weigh the same, however many rows they have."""
+    return isinstance(class_weight, str) and class_weight == "balanced"
+
+
 def weighted_by_label(weight: np.ndarray | None, class_weight: Any, y: np.ndarray) -> np.ndarray | None:
     """Weights of rows times those of their labels.
 
@@ -120,7 +136,7 @@ def weighted_by_label(weight: np.ndarray | None, class_weight: Any, y: np.ndarra
     """
     if class_weight is None:
         return weight
-    if not (isinstance(class_weight, dict) or (isinstance(class_weight, str) and class_weight == "balanced")):
+    if not (isinstance(class_weight, dict) or is_balanced(class_weight)):
         raise ValueError(f"class_weight must be None, 'balanced' or a dict of labels and weights; got {class_weight!r}")
     by_label = compute_sample_weight(class_weight, y)
     if not (np.isfinite(by_label).all() and (by_label >= 0).all() and by_label.any()):

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.metadata_routing import MetadataRouter, _routing_enabled
 
+from tightset.estimators.checks import weighted_by_label
 from tightset.exceptions import warn
 from tightset.models.class_scores import name_of
 from tightset.models.routing import FIT, Unweighted, request_of_weights, weights_requested
@@ -19,6 +20,7 @@ class Routing:
     """The part of `ConformalPredictor` that says where metadata go."""
 
     estimator: Any
+    class_weight: Any
     trains_for_level: bool
     # Whoever sends weights to `fit` need not say separately that accuracy is weighted, too.
     __metadata_request__score: ClassVar[dict[str, Any]] = {"sample_weight": True}
@@ -40,10 +42,10 @@ class Routing:
         """Whether there is an estimator of the user's to train."""
         return not (self.estimator is None or isinstance(self.estimator, (str, FrozenEstimator)))
 
-    def _routed(self, y: np.ndarray, by_label: np.ndarray | None) -> Any:
+    def _routed(self, y: np.ndarray) -> Any:
         """The estimator, `Unweighted` if routing is on and it did not request the weights that `fit` was given.
 
-        ``by_label`` are the weights of rows ``y`` that come from their labels; these are not routed.
+        Weights of training rows ``y`` that come from their labels are not routed.
         """
         if not (_routing_enabled() and self._trains_estimator()):
             return self.estimator
@@ -60,6 +62,7 @@ class Routing:
                 f"{name_of(self.estimator)} did not request sample_weight, so it is trained without: call "
                 "set_fit_request(sample_weight=True) on it, or with False if that is what you want"
             )
+        by_label = weighted_by_label(None, self.class_weight, y)
         if by_label is None:
             return Unweighted(self.estimator)
         labels, first = np.unique(y, return_index=True)

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tightset.compute.progress import Progress
 from tightset.compute.rows import RowSource, lies_elsewhere
+from tightset.conformal.costs import cost_matrix
 from tightset.conformal.inefficiency import as_inefficiency
 from tightset.estimators.base import ConformalPredictor
 from tightset.estimators.cases import case_of
@@ -59,6 +60,9 @@ class SCPOClassifier(ConformalPredictor):
         training rows. Then sets grow with the level and never lose a label, and `summary` tells the price.
     inefficiency : "size", "log", float or pair of functions, default "size"
         What is made small: the size w of a set, ``log(1 + w)``, a power ``w**p``, or a pair ``(f, f')`` of your own.
+    cost : dict, array-like of shape (n_classes,) or (n_classes, n_classes), or None, default None
+        What a label in a set costs, by label, or by true label (row) and label in the set (column). Sets of small cost
+        are then trained for, and w is the cost of a set.
     calibration_size : float, int or None, default None
         Rows held aside, a fraction or a number. By default a quarter, and more (up to half) if the level needs more.
     label_conditional : bool, default False
@@ -131,6 +135,7 @@ class SCPOClassifier(ConformalPredictor):
         search: Any = "default",
         nested: bool = False,
         inefficiency: Any = "size",
+        cost: Any = None,
         calibration_size: Any = None,
         label_conditional: bool = False,
         class_weight: Any = None,
@@ -146,6 +151,7 @@ class SCPOClassifier(ConformalPredictor):
         self.search = search
         self.nested = nested
         self.inefficiency = inefficiency
+        self.cost = cost
         self.calibration_size = calibration_size
         self.label_conditional = label_conditional
         self.class_weight = class_weight
@@ -185,7 +191,7 @@ class SCPOClassifier(ConformalPredictor):
         moved = {name: rest.pop(name) for name in _MOVED if name in rest}
         if moved:
             rest["search"] = _search_of(rest.get("search", "default"), moved)
-        rest.setdefault("nested", False)
+        rest = {"nested": False, "cost": None, **rest}
         return super().upgraded(rest)
 
     def __sklearn_tags__(self) -> Any:
@@ -244,8 +250,9 @@ class SCPOClassifier(ConformalPredictor):
             for level, found in zip(self.levels_, fold.record, strict=True):
                 where = f"At {100 * float(level):g}% confidence" + (f", fold {at}" if len(self.folds_) > 1 else "")
                 lines.append(f"{where}: {found.sentence()}")
-        if self.label_conditional or self.fitted_.by_group:
-            lines.append("These figures are for average coverage; with coverage by label or group, sets are larger.")
+        by = [name for name, is_so in (("label", self.fitted_.by_label), ("group", self.fitted_.by_group)) if is_so]
+        if by:
+            lines.append(f"Coverage is by {' and '.join(by)}, for both, in training as in calibration.")
         return "\n".join(lines)
 
     # ---- training -----------------------------------------------------------------------------------------------
@@ -298,7 +305,13 @@ class SCPOClassifier(ConformalPredictor):
 
     def _train(self, rows: TrainingRows, levels: Sequence[Any], estimator: Any) -> Outcome:
         settings = as_search(self.search)
-        aim = Aim(list(levels), as_inefficiency(self.inefficiency), bool(self.nested))
+        aim = Aim(
+            list(levels),
+            as_inefficiency(self.inefficiency),
+            bool(self.nested),
+            bool(self.label_conditional),
+            cost_matrix(self.cost, rows.classes),
+        )
         seed: list[int] = []
         if isinstance(settings, Search):
             settings.check_installed()

@@ -75,16 +75,24 @@ def _member(graph: Graph, X: str, member: Member) -> str:
     return graph.with_error(*measure.export(graph, U, graph.errors[U], measure.labels(member.theta.shape[1])))
 
 
+def _number_or_array(threshold: float | np.ndarray) -> float | np.ndarray:
+    return threshold.astype(np.float64) if isinstance(threshold, np.ndarray) else float(threshold)
+
+
+def _shifted(graph: Graph, scores: str, ensemble: Ensemble) -> str:
+    return scores if ensemble.shift is None else graph.add("Add", scores, ensemble.shift.astype(np.float64))
+
+
 def _ensemble(graph: Graph, X: str, ensemble: Ensemble) -> str:
     """As `ensembles.combine`: ``log sum_m sigma(4 margin_m) - log sum_m sigma(-4 margin_m)``."""
     z, errors = [], []
     for member in ensemble.members:
         scores = _member(graph, X, member)
-        margin = graph.add("Sub", scores, float(member.threshold))
+        margin = graph.add("Sub", scores, _number_or_array(member.threshold))
         z.append(graph.add("Mul", margin, STEEPNESS))
         errors.append(graph.add("Mul", graph.errors[scores], STEEPNESS))
     if len(z) == 1:
-        return graph.with_error(z[0], errors[0])
+        return graph.with_error(_shifted(graph, z[0], ensemble), errors[0])
     # onnxruntime's own Softplus overflows: log(1 + exp z) = max(z, 0) + log(1 + exp -|z|)
     tails = [
         graph.add("Log", graph.add("Add", graph.add("Exp", graph.add("Neg", graph.add("Abs", one))), 1.0)) for one in z
@@ -96,7 +104,7 @@ def _ensemble(graph: Graph, X: str, ensemble: Ensemble) -> str:
         ]
         for some in ([graph.add("Neg", one) for one in z], z)
     )
-    found = graph.add("Sub", _log_sum_of(graph, kept), _log_sum_of(graph, left_out))
+    found = _shifted(graph, graph.add("Sub", _log_sum_of(graph, kept), _log_sum_of(graph, left_out)), ensemble)
     # Its derivatives by the z add up to M sum s (1 - s) / (sum s sum (1 - s)), s = sigma(z): at most 1.
     return graph.with_error(found, graph.add("Max", *errors))
 

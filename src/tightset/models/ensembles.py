@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy import sparse
@@ -54,12 +54,12 @@ class LinearModel(NamedTuple):
 
 @storable
 class Member(NamedTuple):
-    """A measure by name, its parameters ``(m, D)``, and the threshold that it would have by itself."""
+    """A measure by name, its parameters ``(m, D)``, and its own threshold, or one for each label."""
 
     columns: Columns
     measure: str
     theta: np.ndarray
-    threshold: float
+    threshold: Any  # a number, or that of each label (C,)
 
     def scores(self, Z: Array, centre: np.ndarray | None) -> np.ndarray:
         return np.asarray(MEASURES[self.measure].forward(Z, centred(self.theta[None], centre))[0][0])
@@ -74,6 +74,15 @@ class Ensemble(NamedTuple):
     """
 
     members: list[Member]
+    shift: np.ndarray | None = None  # (C,)
+
+    @classmethod
+    def of(cls, members: list[Member], *, by_label: bool = False) -> Self:
+        """The members combined. If coverage is by label, what is common to all rows of a label has no influence on
+        sets, and thresholds of labels are added again, so that the label of largest score is a likely one.
+        """
+        of_labels = [member.threshold for member in members if isinstance(member.threshold, np.ndarray)]
+        return cls(members, STEEPNESS * np.mean(of_labels, axis=0) if by_label and of_labels else None)
 
     def scores(self, X: Array, shared: Shared | None = None) -> np.ndarray:  # noqa: ARG002
         first = self.members[0]
@@ -92,7 +101,8 @@ class Ensemble(NamedTuple):
                 Z, centre = applied[columns]
                 A, _ = MEASURES[measure].forward(Z, centred(theta, centre))
                 margins |= {at: own - self.members[at].threshold for at, own in zip(places, A, strict=True)}
-            return combine([margins[at] for at in range(len(self.members))])
+            voted = combine([margins[at] for at in range(len(self.members))])
+            return voted if self.shift is None else voted + self.shift
 
         return _in_chunks(X, C, thetas, score)
 

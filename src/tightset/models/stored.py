@@ -33,8 +33,10 @@ def check_scores(model: Any, columns: int | None, classes: np.ndarray) -> None:
     """What scores rows of so many columns (None for texts) has a score for each class."""
     C = len(classes)
     match model:
-        case Ensemble(members=members):
+        case Ensemble(members=members, shift=shift):
             must(len(members) > 0, "Ensemble.members must not be empty")
+            if shift is not None:
+                floats(shift, "Ensemble.shift", C)
             for member in members:
                 check_member(member, columns, C)
         case LinearModel():
@@ -52,7 +54,10 @@ def check_member(member: Member, columns: int | None, C: int) -> None:
     must(member.measure in MEASURES, f"Member.measure must be one of {', '.join(MEASURES)}")
     width = C * (2 if member.measure == "two-matrix" else 1)
     floats(member.theta, "Member.theta", _width(member.columns, columns) + 1, width)
-    must(np.isfinite(member.threshold), "Member.threshold must be a number")
+    if isinstance(member.threshold, np.ndarray):
+        floats(member.threshold, "Member.threshold", C)
+    else:
+        must(np.isfinite(member.threshold), "Member.threshold must be a number")
 
 
 def _width(columns: Columns, rows: int | None) -> int:

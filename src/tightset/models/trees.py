@@ -28,7 +28,9 @@ from tightset.compute.progress import Progress
 from tightset.conformal.inefficiency import Inefficiency
 from tightset.exceptions import warn
 from tightset.models.ensembles import tempered
+from tightset.objectives.on_terms import OnTerms, TermsOfRows
 from tightset.objectives.profiled import Profiled
+from tightset.objectives.terms import Terms
 from tightset.storage.registry import storable
 
 __all__ = ["LIBRARIES", "Grown", "Growth", "Trees", "grow", "numbers_or_missing", "size_gradient"]
@@ -86,6 +88,7 @@ class Growth(NamedTuple):
     seed: int = 0
     n_jobs: int | None = None
     check: Callable[[], None] = lambda: None
+    terms: Terms | None = None
 
 
 def grow(
@@ -99,7 +102,7 @@ def grow(
     progress: Progress,
 ) -> list[Grown]:
     """Trees on top of held-out scores ``Z (k, C)``, after each stage, or none at all; rows sorted by label."""
-    library, eps, f, seed, n_jobs, check = how
+    library, eps, f, seed, n_jobs, check, terms = how
     X = numbers_or_missing(X)
     train = {"lightgbm": _lightgbm, "xgboost": _xgboost}[library]
     objective = Profiled(np.array([eps]), np.array([_SHARPNESS]), f)
@@ -108,10 +111,13 @@ def grow(
     for held in [*range(fold.max() + 1), -1]:  # and all rows at last
         rows = fold != held
         own = None if weight is None else weight[rows]
+        of_rows: Profiled | OnTerms = objective
+        if terms is not None:
+            of_rows = OnTerms(objective.eps, objective.gamma, f, TermsOfRows.of(terms.take(rows), y[rows], f))
 
-        def gradient(F: np.ndarray, rows: np.ndarray = rows, own: np.ndarray | None = own) -> Any:
+        def gradient(F: np.ndarray, y: np.ndarray = y[rows], own: Any = own, of_rows: Any = of_rows) -> Any:
             check()
-            return size_gradient(F, y[rows], objective, own)
+            return size_gradient(F, y, of_rows, own)
 
         try:
             booster = train(X[rows], y[rows], Z[rows], gradient, seed, n_jobs)
@@ -129,7 +135,7 @@ def grow(
 
 
 def size_gradient(
-    F: np.ndarray, y: np.ndarray, objective: Profiled, weight: np.ndarray | None = None
+    F: np.ndarray, y: np.ndarray, objective: Profiled | OnTerms, weight: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Gradient and Hessian bound of ``k (L + 0.1 log-loss)`` by scores ``F (k, C)``, rows sorted by label."""
     k = len(y)
@@ -140,11 +146,18 @@ def size_gradient(
     _, dA = objective.value_and_gradient(A[None], y, None if weight is None else weight[None])
     q = objective.threshold(A[rows, y][None], w[None])[0]
     gamma = float(objective.gamma[0])
-    sigma = 1 / (1 + np.exp(-np.clip(gamma * (A - q), -500, 500)))
+    margins = objective.margins(A[None], q[None])[0] if isinstance(objective, OnTerms) else A - q
+    sigma = 1 / (1 + np.exp(-np.clip(gamma * margins, -500, 500)))
     slope = gamma * sigma * (1 - sigma)
-    d = (w * objective.f.derivative(sigma.sum(axis=1)))[:, None] * slope
     own = w * slope[rows, y]
-    d[rows, y] += d.sum() / max(own.sum(), 1e-30) * own
+    if isinstance(objective, OnTerms):
+        s = objective.inefficiency(2 * sigma[None] - 1)
+        d = objective.priced(w[None], s)[0] * slope
+        rho = objective.by_category(d[None])[0] / np.maximum(own @ objective.rows.own_hot, 1e-30)
+        d[rows, y] += rho[objective.rows.own] * own
+    else:
+        d = (w * objective.f.derivative(sigma.sum(axis=1)))[:, None] * slope
+        d[rows, y] += d.sum() / max(own.sum(), 1e-30) * own
     d *= gamma
     G = dA[0].sum(axis=1, keepdims=True)
     gradient = dA[0] - p * G

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tightset.objectives.contract import Objective
+from tightset.objectives.contract import Objective, SummedObjective
 from tightset.objectives.profiled import Profiled
 
-__all__ = ["OBJECTIVES", "Objective"]
+__all__ = ["OBJECTIVES", "Objective", "SummedObjective"]
 
 # What the paths of a search may descend, by name: called with eps (B,), gamma (B,), f and a tolerance.
-OBJECTIVES: dict[str, Callable[..., Objective]] = {"profiled": Profiled}
+OBJECTIVES: dict[str, Callable[..., SummedObjective]] = {"profiled": Profiled}

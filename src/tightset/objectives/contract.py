@@ -9,7 +9,7 @@ import numpy as np
 
 from tightset.compute.arrays import Array, Run
 
-__all__ = ["Objective"]
+__all__ = ["Objective", "SummedObjective"]
 
 
 class Objective(Protocol):
@@ -18,22 +18,28 @@ class Objective(Protocol):
     Conventions
     -----------
     A : (B, k, C) scores; y : (k,) labels, sorted; runs : the same as runs of equal labels; weight : (B, k) or None.
+    """
+
+    def take(self, candidates: Array) -> Self:
+        """The objective of some of the candidates."""
+        ...
+
+    def value_and_gradient(self, A: Array, y: np.ndarray, weight: Array | None = None) -> tuple[Array, Array]:
+        """Loss ``(B,)`` and ``dL/dA (B, k, C)`` for scores that are all at hand."""
+        ...
+
+
+class SummedObjective(Objective, Protocol):
+    """One that is also made of sums over blocks of rows, where not all scores are at hand.
+
     ``needs_threshold`` says that a block wants to know the threshold over all rows.
     """
 
     @property
     def needs_threshold(self) -> bool: ...
 
-    def take(self, candidates: Array) -> Self:
-        """The objective of some of the candidates."""
-        ...
-
     def beside(self, others: Sequence[Self]) -> Self:
         """The candidates of this one, and of others of its kind, in one."""
-        ...
-
-    def value_and_gradient(self, A: Array, y: np.ndarray, weight: Array | None = None) -> tuple[Array, Array]:
-        """Loss ``(B,)`` and ``dL/dA (B, k, C)`` for scores that are all at hand."""
         ...
 
     def threshold(self, alphas: Array, weight: Array) -> Array:

@@ -25,6 +25,7 @@ from tightset.conformal.ranks import significance
 from tightset.conformal.splits import fold_of_rows, stratified_split
 from tightset.models.columns import Columns
 from tightset.models.ensembles import Ensemble, Member
+from tightset.objectives.terms import Terms
 from tightset.search.judging import Judge
 from tightset.search.levels import Chosen, Level, clearly_positive, has_signal, nested, unit_of, watched
 from tightset.search.paths import Candidate, View, fits_of, logistic_candidates
@@ -83,12 +84,20 @@ def _on_all_rows(
     found = [one.found for one in chosen]
     own_level = [one.verdict.shared or level for one, level in zip(found, aim.levels, strict=True)]
     parts = [(float(significance(at)), one.members) for at, one in zip(own_level, chosen, strict=True)]
+    terms = [_terms(rows, aim, eps) for eps, _ in parts]
     one_measure = aim.nested and len(found) > 1
+    some = slice(1) if one_measure else slice(None)
     with Threads(runtime.n_jobs) as threads:
-        summed = rows.X.summed(rows.y, rows.weight, threads=threads)
-        trained = refine(parts[:1] if one_measure else parts, summed, aim.f, search, runtime.progress.approach())
-    models = [Ensemble(own) for own in trained] * (len(found) if one_measure else 1)
+        summed = rows.X.summed(rows.codes, rows.weight, threads=threads)
+        trained = refine(parts[some], summed, aim.f, search, runtime.progress.approach(), terms[some])
+    models = [Ensemble.of(own, by_label=aim.by_label) for own in trained] * (len(found) if one_measure else 1)
     return [one._replace(model=own) for one, own in zip(found, models, strict=True)]
+
+
+def _terms(rows: TrainingRows, aim: Aim, eps: float) -> tuple[Terms, Terms] | None:
+    """What measures of a level are trained on, and combined by."""
+    terms = aim.terms(rows, eps)
+    return None if terms is None else (terms, terms.without_groups(rows.y, eps))
 
 
 def column_views(rows: TrainingRows, fold: np.ndarray, search: Search, device: str | None) -> list[View]:
@@ -106,6 +115,7 @@ def _without_choice(rows: TrainingRows, aim: Aim, search: Search, runtime: Runti
     weight = None if weight is None else weight / weight.mean()
     rows = replace(rows, X=MemoryRows(X[kept]), y=rows.y[kept], weight=weight)
     only = _plain_logistic(rows.sorted(), standardise=search.standardise, progress=runtime.progress)
+    only = only._replace(threshold=aim.offset(rows))
     unknown = Verdict(np.nan, np.nan, np.nan, accepted=False, fallback="logistic regression with C = 1")
     found = [Found(Ensemble([only.member]), table([only], [only], level), unknown) for level in aim.levels]
     return Outcome([one.model for one in found], found)
@@ -160,8 +170,8 @@ def _search_level(logistic: list[list[Candidate]], level: Level) -> Chosen:
     if not accepted:
         members = [baseline]
     figures = level.judge.criterion(theirs), level.judge.criterion(ours)
-    verdict = Verdict(*figures, level.told_error(error), accepted, unit_of(level.judge.f))
-    model = Ensemble([one.member for one in members])
+    verdict = Verdict(*figures, level.told_error(error), accepted, unit_of(level.judge))
+    model = Ensemble.of([one.member for one in members], by_label=level.by_label)
     return Chosen(Found(model, table(judged, members, level.confidence), verdict), members, baseline)
 
 

@@ -6,20 +6,17 @@ scores : (k, C) of held-out rows; y, weight : (k,); eps : the significance level
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import ndtr
 
 from tightset.conformal.inefficiency import SIZE, Inefficiency
 
-__all__ = [
-    "Curve",
-    "Judge",
-]
+__all__ = ["POINTS", "SPAN", "Curve", "Judge", "quantiles"]
 
-_POINTS = 25  # thresholds on a curve
-_SPAN = 4.0  # standard deviations of the coverage that it reaches to either side
+POINTS = 25  # thresholds on a curve
+SPAN = 4.0  # standard deviations of the coverage that it reaches to either side
 _RESAMPLES = 100
 
 
@@ -43,6 +40,8 @@ class Judge:
     >>> judge.criterion(judge.curve(scores)) < 2
     True
     """
+
+    terms: Any = None  # Terms, where there are several thresholds or costs
 
     def __init__(
         self,
@@ -69,17 +68,18 @@ class Judge:
         result: np.ndarray = scores[np.arange(len(self.y)), self.y]
         return result
 
-    def threshold(self, own: np.ndarray, rows: np.ndarray | None = None) -> float:
-        """The ``eps``-quantile of own-label scores, over some of the rows."""
+    def thresholds(self, scores: np.ndarray, rows: np.ndarray | None = None) -> Any:
+        """The ``eps``-quantile of own-label scores, over some of the rows; one for each label if they differ."""
+        own = self.own(scores)
         own, weight = (own, self.weight) if rows is None else (own[rows], self.weight[rows])
-        return float(_quantiles(own, weight, np.array([self.eps]))[0])
+        return float(quantiles(own, weight, np.array([self.eps]))[0])
 
     def curve(self, scores: np.ndarray) -> Curve:
         if not np.isfinite(scores).all():
             return Curve(*np.full((2, len(scores), 1), np.inf, dtype=np.float32))
         own = self.own(scores)
-        around = self.eps + np.linspace(-_SPAN, _SPAN, _POINTS) * self.deviation
-        thresholds = np.unique(_quantiles(own, self.weight, around))
+        around = self.eps + np.linspace(-SPAN, SPAN, POINTS) * self.deviation
+        thresholds = np.unique(quantiles(own, self.weight, around))
         sizes = np.stack([np.count_nonzero(scores >= q, axis=1) for q in thresholds], axis=1)
         inefficiency = self.f(sizes.astype(float)).astype(np.float32)
         return Curve(inefficiency, (own[:, None] <= thresholds).astype(np.float32))
@@ -105,7 +105,8 @@ class Judge:
         return np.asarray(((weights @ curve.inefficiency) * falls_on).sum(axis=1))
 
 
-def _quantiles(x: np.ndarray, weight: np.ndarray, at: np.ndarray) -> np.ndarray:
+def quantiles(x: np.ndarray, weight: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Weighted quantiles of ``x (k,)`` at shares ``at (J,)``, which are clipped to those that there are."""
     order = np.argsort(x)
     cumulated = np.cumsum(weight[order])
     # a hair less, so that rounding in the sum does not move a rank

@@ -9,9 +9,9 @@ import numpy as np
 
 from tightset.compute.progress import Progress
 from tightset.compute.threads import Threads
-from tightset.conformal.inefficiency import Inefficiency
 from tightset.conformal.ranks import significance
 from tightset.search.judging import Curve, Judge
+from tightset.search.judging_terms import JudgeOnTerms
 from tightset.search.paths import Candidate, path_candidates
 from tightset.search.problem import Aim, Runtime, TrainingRows
 from tightset.search.settings import Search
@@ -34,6 +34,7 @@ class Level(NamedTuple):
     threads: Threads
     progress: Progress
     named: str = "searching"  # for who watches
+    by_label: bool = False
 
     @classmethod
     def of(
@@ -49,8 +50,12 @@ class Level(NamedTuple):
         """For training rows sorted by label, in folds ``fold (k,)``."""
         eps = significance(confidence)
         rng = np.random.default_rng([*runtime.seed, eps.numerator, eps.denominator])
-        judge = Judge(rows.y, rows.weight, float(eps), aim.f, rng=rng)
-        return cls(confidence, judge, fold, search, rng, threads, runtime.progress)
+        terms = aim.terms(rows, float(eps))
+        if terms is None:
+            judge = Judge(rows.y, rows.weight, float(eps), aim.f, rng=rng)
+        else:
+            judge = JudgeOnTerms(rows.y, rows.weight, float(eps), aim.f, terms, rng=rng)
+        return cls(confidence, judge, fold, search, rng, threads, runtime.progress, by_label=aim.by_label)
 
     def examined(self, candidates: Sequence[Candidate]) -> list[Judged]:
         return list(self.threads.map(lambda one: examine(one, self.fold, self.judge), candidates))
@@ -66,6 +71,7 @@ class Level(NamedTuple):
                 rng=self.rng,
                 threads=self.threads,
                 progress=self.progress,
+                terms=self.judge.terms,
             )
         )
 
@@ -132,8 +138,11 @@ def nested(levels: Sequence[Level], chosen: Sequence[Chosen]) -> list[Chosen]:
     return result
 
 
-def unit_of(f: Inefficiency) -> str:
-    return "labels per set" if f.name == "size" else f"of mean inefficiency ({f.name})"
+def unit_of(judge: Judge) -> str:
+    """What a figure of the judge is in."""
+    if judge.f.name != "size":
+        return f"of mean inefficiency ({judge.f.name})"
+    return "labels per set" if judge.terms is None or judge.terms.cost is None else "of cost per set"
 
 
 def has_signal(own: np.ndarray, fold: np.ndarray, judge: Judge) -> bool:

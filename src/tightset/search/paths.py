@@ -7,7 +7,8 @@ All of it is one batch: candidates and folds differ only in their parameters and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -20,6 +21,8 @@ from tightset.measures import MEASURES
 from tightset.models.columns import Columns
 from tightset.objectives import OBJECTIVES, Objective
 from tightset.objectives.log_loss import LogLoss
+from tightset.objectives.on_terms import OnTerms, TermsOfRows
+from tightset.objectives.terms import Terms
 from tightset.objectives.training import Training
 from tightset.search.settings import Search
 from tightset.solvers.descent import Solution
@@ -168,6 +171,7 @@ def path_candidates(
     rng: np.random.Generator,
     threads: Threads,
     progress: Progress,
+    terms: Terms | None = None,
 ) -> list[Candidate]:
     """Every step of every path that leads away from one logistic regression."""
     view = start.view
@@ -182,13 +186,17 @@ def path_candidates(
     parameters = {run: np.empty((steps, F, m, width[run.measure]), dtype=_TRAINED_IN) for run in runs}
     n_iter = {run: np.zeros((steps, F), dtype=int) for run in runs}
 
+    of_objective: Callable[..., Objective] = partial(OBJECTIVES[search.objective], f=f)
+    if terms is not None:
+        of_objective = partial(OnTerms, f=f, rows=TermsOfRows.of(terms, view.y, f, view.place))
+
     def follow(pairs: list[tuple[_Run, int]]) -> list[Solution]:
         measure = pairs[0][0].measure
         fits = np.array([fit for _, fit in pairs])
         anchor, whole = MEASURES[measure].start(start.theta[fits]), MEASURES[measure].start(start.theta[-1:])[0]
         theta = view.place(anchor + np.stack([_displacement(run, whole) for run, _ in pairs]))
         gamma = view.place(np.array([run.gamma for run, _ in pairs]))
-        objective = OBJECTIVES[search.objective](view.place(np.full(len(pairs), eps)), gamma, f)
+        objective = of_objective(view.place(np.full(len(pairs), eps)), gamma)
         found = []
         for pull in search.pulls:
             problem = view.training(measure, objective, fits, anchor, np.full((len(pairs), m, 1), pull))

@@ -13,25 +13,32 @@ from tightset.compute.rows import MemoryRows, RowSource
 from tightset.compute.threads import Threads
 from tightset.conformal.inefficiency import SIZE, Inefficiency
 from tightset.models.contract import Model
+from tightset.objectives.terms import Terms
 
 __all__ = ["Aim", "Outcome", "Record", "Runtime", "TrainingRows", "bounded", "normalised"]
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingRows:
-    """Rows ``X (k, p)``, labels ``y (k,)`` in ``0 ... C - 1``, the classes ``(C,)``, and weights ``(k,)`` or None."""
+    """Rows ``X (k, p)``, labels ``y (k,)`` in ``0 ... C - 1``, classes ``(C,)``; weights, groups ``(k,)`` or None."""
 
     X: RowSource
     y: np.ndarray
     classes: np.ndarray
     weight: np.ndarray | None = None
+    groups: np.ndarray | None = None  # (k,) in 0 ... G - 1, if each has a threshold of its own
 
     def __len__(self) -> int:
         return len(self.y)
 
+    @property
+    def codes(self) -> np.ndarray:
+        """Labels and groups in one number, ``y + C group``."""
+        return self.y if self.groups is None else self.y + len(self.classes) * self.groups
+
     def take(self, index: np.ndarray) -> Self:
-        weight = None if self.weight is None else self.weight[index]
-        return replace(self, X=self.X.take(index), y=self.y[index], weight=weight)
+        weight, groups = (None if one is None else one[index] for one in (self.weight, self.groups))
+        return replace(self, X=self.X.take(index), y=self.y[index], weight=weight, groups=groups)
 
     def sorted(self) -> Self:
         """In memory, by label."""
@@ -39,11 +46,23 @@ class TrainingRows:
 
 
 class Aim(NamedTuple):
-    """What is trained for: the levels, the inefficiency, and whether one measure is to serve all levels."""
+    """What is trained for: levels, inefficiency, one measure for all levels or not, coverage by label or not, costs."""
 
     levels: Sequence[Any]
     f: Inefficiency = SIZE
     nested: bool = False
+    by_label: bool = False
+    cost: np.ndarray | None = None  # (C, C), of having a label in the set where another is true
+
+    def terms(self, rows: TrainingRows, eps: float) -> Terms | None:
+        """Categories and costs of training rows; None if there is but one threshold and all labels cost the same."""
+        how: Any = {"by_label": self.by_label, "group": rows.groups, "cost": self.cost, "weight": rows.weight}
+        return Terms.of(rows.y, len(rows.classes), eps, **how)
+
+    def offset(self, rows: TrainingRows) -> Any:
+        """What scores that are log-probabilities are compared with where nothing is known of thresholds: 0 or costs."""
+        terms = Terms.of(rows.y, len(rows.classes), 0.5, cost=self.cost, weight=rows.weight)
+        return 0.0 if terms is None else terms.offset
 
 
 class Runtime(NamedTuple):

@@ -34,20 +34,21 @@ class Judged(NamedTuple):
     candidate: Candidate
     criterion: float
     error: float
-    threshold: float  # of the model trained on all rows
+    threshold: Any  # of the model trained on all rows, or that of each label (C,)
     likelihood: float  # mean held-out score of the own label: the log-likelihood of a logistic regression
 
     @property
     def member(self) -> Member:
         view = self.candidate.view
         theta = self.candidate.theta[-1].astype(view.columns.scaling.scale.dtype)
-        return Member(view.columns, self.candidate.measure, theta, self.threshold)
+        threshold = self.threshold if isinstance(self.threshold, float) else self.threshold.astype(theta.dtype)
+        return Member(view.columns, self.candidate.measure, theta, threshold)
 
 
 class HeldOut(NamedTuple):
     margins: np.ndarray  # (k, C)
     own: np.ndarray  # (k,)
-    threshold: float
+    threshold: Any
 
 
 def examine(candidate: Candidate, fold: np.ndarray, judge: Judge) -> Judged:
@@ -68,10 +69,9 @@ def held_out(candidate: Candidate, fold: np.ndarray, judge: Judge) -> HeldOut:
     own = np.empty(len(fold), dtype=np.float32)
     for fit, A in _scores_of_fits(candidate):
         held = fold == fit  # none for the last fit, which has all rows
-        own_now = judge.own(A)
-        q = judge.threshold(own_now, ~held)
-        margins[held], own[held] = A[held] - q, own_now[held]
-    excess = judge.threshold(judge.own(margins))
+        q = judge.thresholds(A, ~held)
+        margins[held], own[held] = A[held] - q, judge.own(A)[held]
+    excess = judge.thresholds(margins)
     return HeldOut(margins - np.float32(excess), own, q + excess)
 
 

@@ -143,7 +143,9 @@ def _grown(library: str | None, rows: TrainingRows, stack: StackedRows, level: L
     if library is None:
         return []
     seed = int(level.rng.integers(2**31))
-    growth = Growth(library, level.judge.eps, level.judge.f, seed, runtime.n_jobs, level.threads.check)
+    growth = Growth(
+        library, level.judge.eps, level.judge.f, seed, runtime.n_jobs, level.threads.check, level.judge.terms
+    )
     return grow(growth, rows.X.gather(), rows.y, stack.scores, level.fold, rows.weight, progress=level.progress)
 
 
@@ -153,7 +155,7 @@ def _without_choice(estimator: Any, rows: TrainingRows, aim: Aim, runtime: Runti
     how = CrossFitting(rows.classes, no_folds, rng, runtime.progress)
     fitted = cross_fit(estimator, rows.X.gather(), rows.y, rows.weight, how)
     stack = StackedRows.of([Part(fitted.name, fitted.held_out_whole, fitted.whole, 1.0)], rows)
-    judged = Judged(stack.anchor(0), np.nan, np.nan, 0.0, np.nan)
+    judged = Judged(stack.anchor(0), np.nan, np.nan, aim.offset(rows), np.nan)
     unknown = Verdict(np.nan, np.nan, np.nan, accepted=False, fallback=f"plain {fitted.name}")
     found = [Found(stack.model([judged]), table([judged], [judged], level), unknown) for level in aim.levels]
     return Outcome([one.model for one in found], found)
@@ -264,10 +266,14 @@ def _search_level(
     accepted = signal and _clearly_smaller(ours, its, level)
     error = level.told_error(level.gain(ours, theirs)[1])
     figures = level.judge.criterion(theirs), level.judge.criterion(ours), error
-    verdict = Verdict(*figures, accepted, unit_of(level.judge.f), _title(baseline), _title(stays))
+    verdict = Verdict(*figures, accepted, unit_of(level.judge), _title(baseline), _title(stays))
     members = members if accepted else [stays]
     everyone = list({Same(one.candidate): one for one in (*plain, *judged)}.values())
-    return Chosen(Found(stack.model(members), table(everyone, members, level.confidence), verdict), members, baseline)
+    return Chosen(
+        Found(stack.model(members, by_label=level.by_label), table(everyone, members, level.confidence), verdict),
+        members,
+        baseline,
+    )
 
 
 def _title(one: Judged) -> str:

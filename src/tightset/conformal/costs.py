@@ -1,0 +1,76 @@
+"""What it costs to have a label in a set: read from what users write, and summed over sets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+__all__ = ["cost_matrix", "costs_of_sets"]
+
+
+def cost_matrix(cost: Any, classes: np.ndarray) -> np.ndarray | None:
+    """``(C, C)``, the cost of label j in the set of a row whose label is i, in the order of the classes; None stays.
+
+    ``cost`` is a number for each label, as a dict or in the order of the classes, or such a matrix.
+
+    >>> cost_matrix({"a": 1, "b": 5}, np.array(["a", "b"]))
+    array([[1., 5.],
+           [1., 5.]])
+    """
+    if cost is None:
+        return None
+    C = len(classes)
+    if isinstance(cost, Mapping):
+        cost = _in_order(cost, classes)
+    try:
+        found = np.asarray(cost, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"cost must be numbers; got {cost!r}") from None
+    if found.shape == (C,):
+        found = np.tile(found, (C, 1))
+    if found.shape != (C, C):
+        raise ValueError(
+            f"cost must have a number for each of the {C} labels, or {C} x {C} of them (true label, label in the set); "
+            f"got shape {found.shape}"
+        )
+    if not np.isfinite(found).all() or (found < 0).any():
+        at = tuple(np.argwhere(~(np.isfinite(found) & (found >= 0)))[0])
+        raise ValueError(f"cost must be finite and not negative; that of the label {classes[at[1]]} is {found[at]}")
+    if not found.any(axis=0).any():
+        raise ValueError("cost is zero for every label: nothing would be minimised")
+    return found
+
+
+def _in_order(cost: Mapping[Any, Any], classes: np.ndarray) -> list[Any]:
+    known = {_plain(label): number for label, number in cost.items()}
+    labels = classes.tolist()
+    missing = [label for label in labels if label not in known]
+    unknown = [label for label in known if label not in set(labels)]
+    if missing or unknown:
+        what = f"lacks the label{'s' if len(missing) > 1 else ''} {_some(missing)}" if missing else ""
+        more = f"has {_some(unknown)}, which y does not have" if unknown else ""
+        raise ValueError(f"cost {' and '.join(one for one in (what, more) if one)}")
+    return [known[label] for label in labels]
+
+
+def _plain(label: Any) -> Any:
+    return label.item() if isinstance(label, np.generic) else label
+
+
+def _some(labels: list[Any]) -> str:
+    return ", ".join(map(repr, labels[:5])) + (" ..." if len(labels) > 5 else "")
+
+
+def costs_of_sets(sets: np.ndarray, cost: np.ndarray, y: np.ndarray | None = None) -> np.ndarray:
+    """What each of the sets ``(n, C)`` costs ``(n,)``; where the cost depends on the true label, ``y (n,)`` is needed.
+
+    >>> costs_of_sets(np.array([[True, True], [False, True]]), np.array([[1.0, 5.0], [1.0, 5.0]]))
+    array([6., 5.])
+    """
+    if (cost == cost[:1]).all():
+        return np.asarray(sets @ cost[0])
+    if y is None:
+        raise ValueError("the cost depends on the true label, which is not known here: y is needed")
+    return np.asarray((sets * cost[y]).sum(axis=1))

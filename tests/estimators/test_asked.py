@@ -1,0 +1,165 @@
+"""Training for what is asked: coverage by label and by group, and costs."""
+
+import numpy as np
+import pytest
+
+import tightset
+from tests.makers import QUICK as SETTINGS
+from tightset import ConformalClassifier, SCPOClassifier, Search
+from tightset.conformal.splits import calibration_split
+
+QUICK = Search.fast(**SETTINGS)
+
+
+def uneven(n, seed):
+    """Three labels, the third rare and hard to tell; a group that decides how hard rows are."""
+    rng = np.random.default_rng(seed)
+    y = rng.choice(3, n, p=[0.6, 0.3, 0.1])
+    group = rng.integers(0, 2, n)
+    centres = np.array([[0.0, 0.0], [2.0, 0.0], [1.0, 1.0]])
+    X = centres[y] + rng.normal(size=(n, 2)) * np.where(group, 1.2, 0.6)[:, None]
+    return np.column_stack([X, rng.normal(size=(n, 2))]), y, group
+
+
+@pytest.mark.filterwarnings("ignore::tightset.TightsetWarning")
+def test_labels_of_calibration_rows_have_no_say_in_the_models():
+    """Balanced weights were those of all rows, so that coverage was 0.76 for 0.8 with a score that falls."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(200, 2)), rng.integers(0, 2, 200)
+    held = calibration_split(np.zeros(200, int), y, 50, np.random.RandomState(0))[1]
+    other = y.copy()
+    other[held[5:]] = 0
+    for make in (ConformalClassifier, lambda **how: SCPOClassifier(search=QUICK, **how)):
+        one, two = (
+            make(class_weight="balanced", confidence=0.8, calibration_size=50, random_state=0).fit(X, labels)
+            for labels in (y, other)
+        )
+        scores = [model.fitted_.folds[0].models[0].scores(X, model.fitted_.shared(range(200))) for model in (one, two)]
+        np.testing.assert_array_equal(*scores)
+
+
+def test_training_by_label_makes_sets_by_label_smaller():
+    """On average over draws; and coverage of each label holds."""
+    sizes, coverage = {True: [], False: []}, []
+    X_new, y_new, _ = uneven(4000, 99)
+    for seed in range(4):
+        X, y, _ = uneven(1600, seed)
+        for by_label in (True, False):
+            fitted = SCPOClassifier(0.9, search=QUICK, label_conditional=by_label, random_state=seed)
+            fitted.fit(X[:800], y[:800], X_cal=X[800:], y_cal=y[800:])
+            fitted.label_conditional = True
+            fitted.calibrate(X[800:], y[800:])
+            sets = fitted.predict_set(X_new)
+            sizes[by_label].append(sets.sum(axis=1).mean())
+            if by_label:
+                coverage.append([sets[y_new == label, label].mean() for label in range(3)])
+    assert np.mean(sizes[True]) < 1.0 * np.mean(sizes[False])
+    assert (np.mean(coverage, axis=0) > 0.87).all()
+
+
+def test_costs_are_trained_for_and_a_costly_label_is_rarer_in_sets():
+    X, y, _ = uneven(1600, 0)
+    X_new, y_new, _ = uneven(4000, 99)
+    cost = {0: 1.0, 1: 1.0, 2: 10.0}
+    spent, third = {}, {}
+    for asked in (None, cost):
+        fitted = SCPOClassifier(0.9, search=QUICK, cost=asked, random_state=0).fit(X, y)
+        sets = fitted.predict_set(X_new)
+        assert abs(sets[np.arange(len(y_new)), y_new].mean() - 0.9) < 0.03
+        spent[asked is None], third[asked is None] = (sets @ [1.0, 1.0, 10.0]).mean(), sets[:, 2].mean()
+    assert spent[False] < 0.8 * spent[True]
+    assert third[False] < third[True]
+    assert "of cost per set" in fitted.summary()
+    equal = SCPOClassifier(0.9, search=QUICK, cost=[3.0, 3.0, 3.0], random_state=0).fit(X, y).predict_set(X_new)
+    plain = SCPOClassifier(0.9, search=QUICK, random_state=0).fit(X, y).predict_set(X_new)
+    assert (equal != plain).mean() < 0.02  # the same problem, to rounding
+
+
+@pytest.mark.parametrize(
+    ("cost", "message"),
+    [
+        ({0: 1, 1: 2}, "cost lacks the label 2"),
+        ({0: 1, 1: 2, 2: 3, 7: 1}, "cost has 7, which y does not have"),
+        ([1, 2], r"cost must have a number for each of the 3 labels, or 3 x 3 .*got shape \(2,\)"),
+        ([1, -1, 1], "cost must be finite and not negative; that of the label 1 is -1"),
+        ([1, np.nan, 1], "that of the label 1 is nan"),
+        ([0, 0, 0], "cost is zero for every label"),
+        ("dear", "cost must be numbers; got 'dear'"),
+    ],
+)
+def test_costs_that_are_none(cost, message):
+    X, y, _ = uneven(200, 0)
+    with pytest.raises(ValueError, match=message):
+        SCPOClassifier(0.9, search=QUICK, cost=cost).fit(X, y)
+
+
+def test_a_label_that_costs_nothing_is_in_every_set_that_it_may_be():
+    X, y, _ = uneven(1200, 0)
+    fitted = SCPOClassifier(0.9, search=QUICK, cost=[1.0, 0.0, 1.0], random_state=0).fit(X, y)
+    assert fitted.predict_set(X)[:, 1].mean() > 0.99
+
+
+HOW = {
+    "columns": {},
+    "classifier": {"estimator": "logistic"},
+    "several levels, nested": {"confidence": (0.8, 0.9), "nested": True},
+    "few rows": {},
+    "cross-conformal": {"cv": 3},
+}
+
+
+@pytest.mark.filterwarnings("ignore::tightset.TightsetWarning")
+@pytest.mark.parametrize("how", HOW)
+def test_everything_at_once_keeps_coverage_and_files(how, tmp_path):
+    n = 160 if how == "few rows" else 900
+    X, y, group = uneven(n, 1)
+    settings = {"confidence": 0.8, "search": QUICK, "random_state": 0, "label_conditional": True, "cost": [1, 2, 3]}
+    fitted = SCPOClassifier(**settings | HOW[how]).fit(X, y, groups=group)
+    X_new, y_new, new_group = uneven(3000, 99)
+    sets = fitted.predict_set(X_new, groups=new_group)
+    sets = sets[0] if sets.ndim == 3 else sets
+    for one in range(2):
+        for label in range(3):
+            mine = (new_group == one) & (y_new == label)
+            assert sets[mine, label].mean() > 0.6
+    assert fitted.score(X_new, y_new) > 0.4  # the most conforming label is a likely one
+    fitted.save(tmp_path / "m.tightset")
+    again = tightset.load(tmp_path / "m.tightset").predict_set(X_new, groups=new_group)
+    np.testing.assert_array_equal(fitted.predict_set(X_new, groups=new_group), again)
+
+
+def test_a_measure_by_label_still_knows_which_label_is_likely():
+    """Scores of labels are shifted by thresholds of their own, and shifted back."""
+    X, y, _ = uneven(1600, 0)
+    X_new, y_new, _ = uneven(4000, 99)
+    by_label, marginal = (
+        SCPOClassifier(0.9, search=QUICK, label_conditional=one, random_state=0).fit(X, y).score(X_new, y_new)
+        for one in (True, False)
+    )
+    assert by_label > marginal - 0.05
+
+
+ASKED = {
+    "by label": ({"label_conditional": True}, False),
+    "by group": ({}, True),
+    "by both, with costs by true label": ({"label_conditional": True, "cost": [[1, 2, 3], [2, 1, 3], [5, 5, 1]]}, True),
+}
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_what_is_chosen_on_a_sample_is_trained_on_all_rows_for_the_same(asked, monkeypatch):
+    """Losses summed over blocks are those of all rows together, so the refined measure is no worse than its start."""
+    how, with_groups = ASKED[asked]
+    X, y, group = uneven(3000, 0)
+    X_new, y_new, new_group = uneven(3000, 99)
+    groups = {"groups": group} if with_groups else {}
+    new = {"groups": new_group} if with_groups else {}
+    sizes = {}
+    for rows in (400, 10_000):
+        search = Search.fast(**SETTINGS, rows=rows)
+        fitted = SCPOClassifier(0.9, search=search, random_state=0, **how).fit(X, y, **groups)
+        assert ("sample of 400" in fitted.summary()) == (rows == 400)
+        sets = fitted.predict_set(X_new, **new)
+        assert sets[np.arange(len(y_new)), y_new].mean() > 0.87
+        sizes[rows] = sets.sum(axis=1).mean()
+    assert sizes[400] < 1.05 * sizes[10_000]
