@@ -93,7 +93,7 @@ class Hull:
             )
         if costs[-1] == costs[0]:
             raise ValueError(f"f must grow with the size of a set; {f.name!r} is {costs[0]:g} for 0 to {C} labels")
-        return costs - costs[0]
+        return np.asarray(costs - costs[0])
 
 
 def _scores(p: np.ndarray, costs: np.ndarray) -> np.ndarray:
