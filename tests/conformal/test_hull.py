@@ -14,8 +14,10 @@ from tightset.conformal.calibration import Calibration
 from tightset.conformal.contract import Score
 from tightset.conformal.inefficiency import MULTIPLE, as_inefficiency
 from tightset.conformal.scores import as_score
+from tightset.exceptions import ModelFileError
 from tightset.export import ExportError, to_onnx
 from tightset.scores import LAC, Hull
+from tightset.storage.registry import make
 
 COSTS = ["size", "log", "excess", "multiple", "M", 2, 0.5, MULTIPLE, (np.square, lambda w: 2 * w)]
 every = pytest.mark.parametrize("f", COSTS, ids=str)
@@ -189,8 +191,20 @@ def test_what_it_cannot_do_is_refused_by_name(rows, tmp_path):
         ExportError, match=r"conformity_score=Hull\(f='log'\) cannot be exported to ONNX: hulls are not"
     ):
         to_onnx(clf)
-    clf.set_params(conformity_score=Hull((np.square, lambda w: 2 * w))).fit(X, y)
-    with pytest.raises(ValueError, match=r"conformity_score\.f\[1\] is '<lambda>', a function or class of yours"):
-        clf.save(tmp_path / "own.tightset")
+    for own in ((np.exp, np.exp), MULTIPLE):
+        clf.set_params(conformity_score=Hull(own)).fit(X, y)
+        with pytest.raises(
+            ModelFileError, match=r"Hull\.f is a (tuple|Inefficiency); a model file holds only a name or a"
+        ):
+            clf.save(tmp_path / "own.tightset")
     with pytest.raises(ValueError, match="needs probabilities"):
         ConformalClassifier("precomputed", conformity_score=Hull("log")).fit(X * 3, y)
+
+
+def test_a_forged_file_calls_nothing():
+    called = []
+    for parts in ({"f": (called.append, called.append)}, {"f": None}, {"f": True}, {}, {"f": "log", "g": 1}):
+        with pytest.raises(ModelFileError, match=r"Hull\.f is"):
+            make(Hull, parts)
+    assert not called
+    assert make(Hull, {"f": 2}) == Hull(2)

@@ -11,6 +11,7 @@ import numpy as np
 from tightset.compute.graphs import GraphWriter
 from tightset.conformal.inefficiency import as_inefficiency
 from tightset.conformal.label_ranks import chunks
+from tightset.storage.fields import fits, must, shown
 from tightset.storage.registry import storable
 
 __all__ = ["Hull"]
@@ -64,6 +65,13 @@ class Hull:
     def __post_init__(self) -> None:
         self._costs(_PROBED)
 
+    def stored_fields(self) -> dict[str, Any]:
+        return _by_name({"f": self.f})
+
+    @classmethod
+    def from_stored(cls, parts: dict[str, Any]) -> Self:
+        return cls(**_by_name(parts))
+
     def choices(self, P: np.ndarray, y: np.ndarray, confidence: Any) -> Sequence[Self]:  # noqa: ARG002
         return [self]
 
@@ -94,6 +102,17 @@ class Hull:
         if costs[-1] == costs[0]:
             raise ValueError(f"f must grow with the size of a set; {f.name!r} is {costs[0]:g} for 0 to {C} labels")
         return np.asarray(costs - costs[0])
+
+
+def _by_name(parts: dict[str, Any]) -> dict[str, Any]:
+    """The field of a model file. Functions are refused: f is called when a score is made, and opening runs no code."""
+    f = parts.get("f")
+    must(
+        parts.keys() == {"f"} and fits(f, str | float),
+        f"Hull.f is {shown(f)}; a model file holds only a name or a power there, because opening one never runs code: "
+        "use one of those, or pickle the model",
+    )
+    return parts
 
 
 def _scores(p: np.ndarray, costs: np.ndarray) -> np.ndarray:
