@@ -1,5 +1,5 @@
 """Conformity scores that are made of probabilities: the public names of `tightset.conformal.scores`."""
 
-from tightset.conformal.scores import APS, LAC, RAPS, SAPS, Margin, TopK
+from tightset.conformal.scores import APS, LAC, RAPS, SAPS, Hull, Margin, TopK
 
-__all__ = ["APS", "LAC", "RAPS", "SAPS", "Margin", "TopK"]
+__all__ = ["APS", "LAC", "RAPS", "SAPS", "Hull", "Margin", "TopK"]

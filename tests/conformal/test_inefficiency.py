@@ -1,15 +1,19 @@
 import numpy as np
 import pytest
 
-from tightset.conformal.inefficiency import LOG, SIZE, Inefficiency, as_inefficiency, power
+from tightset import SCPOClassifier, load
+from tightset.conformal.inefficiency import EXCESS, LOG, MULTIPLE, SIZE, Inefficiency, as_inefficiency, power
+from tightset.conformal.metrics import evaluate
+
+NAMES = ["size", "log", "excess", "multiple", "M", "N", "E"]
 
 
-@pytest.mark.parametrize("spec", ["size", "log", 1, 2, 0.5, (np.square, lambda w: 2 * w)])
+@pytest.mark.parametrize("spec", [*NAMES, 1, 2, 0.5, (np.square, lambda w: 2 * w)])
 def test_derivative_fits_between_the_probed_points(spec):
     f = as_inefficiency(spec)
     w = np.linspace(0.05, 20, 97)
     numeric = (f(w + 1e-6) - f(w - 1e-6)) / 2e-6
-    np.testing.assert_allclose(f.derivative(w), numeric, rtol=1e-6)
+    np.testing.assert_allclose(f.derivative(w), numeric, rtol=1e-6, atol=1e-8)
 
 
 def test_values_on_counts_are_those_of_the_paper():
@@ -55,3 +59,51 @@ def test_any_kind_of_number_is_a_power(number):
 
 def test_power_below_one_has_a_finite_slope_at_zero():
     assert np.isfinite(power(0.5).derivative(np.zeros(1))).all()
+
+
+def test_criteria_of_vovk_are_exact_at_whole_sizes():
+    w = np.arange(12.0)
+    np.testing.assert_array_equal(as_inefficiency("M")(w), w > 1)
+    np.testing.assert_array_equal(as_inefficiency("excess")(w), np.maximum(w - 1, 0))
+    np.testing.assert_array_equal(as_inefficiency("multiple")(w), (w > 1) + 0.05 * np.maximum(w - 1, 0))
+    assert as_inefficiency("N") is SIZE
+    assert as_inefficiency("E") is EXCESS
+    assert as_inefficiency("M") is MULTIPLE
+
+
+@pytest.mark.parametrize("name", ["excess", "multiple", "M"])
+def test_they_do_not_fall_and_have_no_kink(name):
+    f = as_inefficiency(name)
+    w = np.linspace(0, 4, 40_001)
+    assert (np.diff(f(w)) >= 0).all()
+    assert np.abs(np.diff(f.derivative(w))).max() < 1e-3
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tensors_are_taken_as_arrays_are(name):
+    torch = pytest.importorskip("torch")
+    f, w = as_inefficiency(name), np.linspace(0, 5, 101)
+    for one in (f, f.derivative):
+        np.testing.assert_allclose(one(torch.as_tensor(w)).numpy(), one(w), rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize(("name", "criterion"), [("N", "N"), ("M", "M"), ("excess", "E")])
+def test_what_is_minimised_is_what_is_reported(name, criterion):
+    rng = np.random.default_rng(0)
+    sets = rng.random((200, 5)) < 0.4
+    row = evaluate(sets, np.zeros(200, dtype=int), confidence=0.9, p=rng.random((200, 5)), f=as_inefficiency(name))
+    assert row["inefficiency"] == row[criterion]
+    assert row["OE"] == pytest.approx(row["N"] - row["coverage"])
+
+
+@pytest.mark.parametrize("name", ["multiple", "excess", "M"])
+def test_a_classifier_is_trained_for_them_and_stored_with_the_name(name, tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 4))
+    y = np.argmax(X + rng.gumbel(size=X.shape), axis=1)
+    clf = SCPOClassifier(0.8, inefficiency=name, search="fast", random_state=0).fit(X[:400], y[:400])
+    clf.save(tmp_path / "model.tightset")
+    row, again = clf.evaluate(X[400:], y[400:]), load(tmp_path / "model.tightset")
+    assert again.inefficiency == name
+    assert again.evaluate(X[400:], y[400:]) == pytest.approx(row, nan_ok=True)
+    assert 0 < row["inefficiency"] < as_inefficiency(name)(np.array([4.0]))[0]

@@ -2,6 +2,10 @@
 
 One object serves the smooth loss (``w`` is a sum of sigmoids) and the evaluation (``w`` is a count), so what is
 minimised and what is reported are the same thing.
+
+Three of them are criteria of Vovk et al. (2016): N is the size, M whether a set has more than one label, E the number
+of labels beyond the first. M has a step and E a kink. Here both are exact at whole ``w``, and cubic on ``[1, 2]``,
+which makes them continuously differentiable.
 """
 
 from __future__ import annotations
@@ -14,7 +18,12 @@ import numpy as np
 
 from tightset.compute.arrays import Array, namespace
 
-__all__ = ["LOG", "SIZE", "Inefficiency", "as_inefficiency", "power"]
+__all__ = ["EXCESS", "LOG", "MULTIPLE", "MULTIPLE_AND_EXCESS", "SIZE", "Inefficiency", "as_inefficiency", "power"]
+
+# M alone takes all labels where one is not enough, and has no gradient beyond two. This much of E keeps 93 % of what M
+# gains on LAC in sets of one label, for 25 % of the labels that M adds (five data sets, four levels, plug-in optimum);
+# 0.1 keeps 86 % for 17 %, 0.01 97 % for 44 %.
+_EXCESS_IN_MULTIPLE = 0.05
 
 # Between whole numbers, where f may have kinks, and well past the usual number of labels.
 _PROBES = (0.1, 0.45, 0.9, 1.4, 2.3, 3.6, 5.7, 8.8, 13.3, 47.7, 211.1)
@@ -86,6 +95,39 @@ def _power_derivative(w: Array, *, p: float) -> Array:
     return p * xp.clip(w, 1e-6, None) ** (p - 1)
 
 
+def _beyond_one(w: Array) -> Array:
+    """``t = w - 1``, between 0 and 1."""
+    return namespace(w).clip(w - 1, 0, 1)
+
+
+def _multiple(w: Array) -> Array:
+    t = _beyond_one(w)
+    return t * t * (3 - 2 * t)
+
+
+def _multiple_derivative(w: Array) -> Array:
+    t = _beyond_one(w)
+    return 6 * t * (1 - t)
+
+
+def _excess(w: Array) -> Array:
+    t = _beyond_one(w)
+    return t * t * (2 - t) + namespace(w).clip(w - 2, 0, None)
+
+
+def _excess_derivative(w: Array) -> Array:
+    t = _beyond_one(w)
+    return t * (4 - 3 * t)
+
+
+def _mixture(w: Array) -> Array:
+    return _multiple(w) + _EXCESS_IN_MULTIPLE * _excess(w)
+
+
+def _mixture_derivative(w: Array) -> Array:
+    return _multiple_derivative(w) + _EXCESS_IN_MULTIPLE * _excess_derivative(w)
+
+
 def power(p: float) -> Inefficiency:
     """``f(w) = w**p`` for ``p > 0``; a larger ``p`` punishes large sets more."""
     if not (np.isfinite(p) and p > 0):
@@ -95,22 +137,38 @@ def power(p: float) -> Inefficiency:
 
 SIZE = Inefficiency("size", _identity, _one)
 LOG = Inefficiency("log", _log1p, _log1p_derivative)
+EXCESS = Inefficiency("excess", _excess, _excess_derivative)
+MULTIPLE = Inefficiency("M", _multiple, _multiple_derivative)
+MULTIPLE_AND_EXCESS = Inefficiency("multiple", _mixture, _mixture_derivative)
+
+_NAMES = {one.name: one for one in (SIZE, LOG, EXCESS, MULTIPLE_AND_EXCESS, MULTIPLE)} | {"N": SIZE, "E": EXCESS}
 
 
 def as_inefficiency(spec: object) -> Inefficiency:
-    """Read what a user may write: ``"size"``, ``"log"`` (``log(1+w)``), a number ``p`` for ``w**p``, or ``(f, f')``.
+    """Read what a user may write: a name, a number ``p`` for ``w**p``, or ``(f, f')``.
+
+    | name | ``f(w)`` at whole ``w`` |
+    |---|---|
+    | ``"size"``, ``"N"`` | ``w`` |
+    | ``"log"`` | ``log(1 + w)`` |
+    | ``"excess"``, ``"E"`` | ``max(w - 1, 0)`` |
+    | ``"multiple"`` | ``[w > 1] + 0.05 max(w - 1, 0)`` |
+    | ``"M"`` | ``[w > 1]`` |
 
     >>> as_inefficiency("log").name, as_inefficiency(2).name
     ('log', 'w**2')
+    >>> as_inefficiency("multiple")(np.array([0.0, 1.0, 2.0, 4.0]))
+    array([0.  , 0.  , 1.05, 1.15])
     """
     if isinstance(spec, Inefficiency):
         return spec
-    if isinstance(spec, str) and spec in {"size", "log"}:
-        return SIZE if spec == "size" else LOG
+    if isinstance(spec, str) and spec in _NAMES:
+        return _NAMES[spec]
     if isinstance(spec, (int, float, np.number)) and not isinstance(spec, bool) and 0 < spec < np.inf:
         return power(float(spec))
     if isinstance(spec, tuple) and len(spec) == 2 and all(callable(part) for part in spec):
         return Inefficiency(getattr(spec[0], "__name__", "custom"), *spec)
     raise ValueError(
-        f"inefficiency must be 'size', 'log', a positive power or a pair (f, derivative of f); got {spec!r}"
+        f"inefficiency must be one of {', '.join(map(repr, _NAMES))}, a positive power or a pair "
+        f"(f, derivative of f); got {spec!r}"
     )

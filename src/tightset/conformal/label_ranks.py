@@ -8,7 +8,7 @@ import numpy as np
 
 from tightset.compute.graphs import GraphWriter, larger_in_row
 
-__all__ = ["by_rank", "rank_in"]
+__all__ = ["by_rank", "chunks", "rank_in"]
 
 _CHUNK = 2**18  # scores sorted at once
 
@@ -20,7 +20,7 @@ def by_rank(
 ) -> np.ndarray:
     """``score(o, total, u)`` of every label, where ``total`` is the sum of all ``p_c >= p_y`` of its row."""
     result = np.empty(P.shape, dtype=np.float64)
-    for rows in _chunks(*P.shape):
+    for rows in chunks(*P.shape):
         part = np.asarray(P[rows], dtype=np.float64)
         order = np.argsort(-part, axis=1, kind="stable")
         ordered = np.take_along_axis(part, order, axis=1)
@@ -41,6 +41,7 @@ def rank_in(graph: GraphWriter, ordered: str, P: str, C: int) -> str:
     return graph.add("Add", graph.cast(larger_in_row(graph, ordered, P, C, "Greater"), "DOUBLE"), 1.0)
 
 
-def _chunks(n: int, C: int) -> Iterator[slice]:
+def chunks(n: int, C: int) -> Iterator[slice]:
+    """Slices of rows whose scores are sorted at once."""
     step = max(1, _CHUNK // C)
     return (slice(start, start + step) for start in range(0, n, step))

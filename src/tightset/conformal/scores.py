@@ -22,6 +22,7 @@ import numpy as np
 from tightset.compute.contracts import check_offers
 from tightset.compute.graphs import GraphWriter, in_order, larger_in_row
 from tightset.conformal.contract import Score
+from tightset.conformal.hull import Hull
 from tightset.conformal.label_ranks import by_rank, rank_in
 from tightset.conformal.ranks import threshold
 from tightset.storage.registry import storable
@@ -32,6 +33,7 @@ __all__ = [
     "RAPS",
     "SAPS",
     "SCORES",
+    "Hull",
     "Margin",
     "OwnScore",
     "Score",

@@ -70,9 +70,9 @@ class ConformalClassifier(ConformalPredictor):
         ``"lac"``, the probability itself, which makes the smallest sets; ``"margin"``, ``"aps"``, ``"raps"``,
         ``"saps"`` or ``"top-k"``; one of `tightset.scores` with settings of your own, such as
         ``APS(randomised=True)``; or a function of an array of probabilities. (`tightset.scores` has the formulas.)
-    inefficiency : "size", "log", float or pair of functions, default "size"
-        What `evaluate` reports as inefficiency: the size w of a set, ``log(1 + w)``, a power ``w**p``, or a pair
-        ``(f, f')`` of your own.
+    inefficiency : str, float or pair of functions, default "size"
+        What `evaluate` reports as inefficiency, as in `SCPOClassifier`. It does not change the sets; the score
+        `tightset.scores.Hull` makes it small.
     calibration_size : float, int or None, default None
         Rows held aside, a fraction or a number. By default a quarter, and more (up to half) if the level needs more.
     label_conditional : bool, default False

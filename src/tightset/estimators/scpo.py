@@ -58,8 +58,14 @@ class SCPOClassifier(ConformalPredictor):
     nested : bool, default False
         With several levels, use one measure for all of them, that whose sets are smallest over all levels on held-out
         training rows. Then sets grow with the level and never lose a label, and `summary` tells the price.
-    inefficiency : "size", "log", float or pair of functions, default "size"
-        What is made small: the size w of a set, ``log(1 + w)``, a power ``w**p``, or a pair ``(f, f')`` of your own.
+    inefficiency : str, float or pair of functions, default "size"
+        What is made small, as a function of the size w of a set (N, E and M are criteria of Vovk et al., 2016).
+
+        - ``"size"`` or ``"N"``: w; ``"log"``: ``log(1 + w)``; a number p: ``w**p``; a pair ``(f, f')`` of your own.
+        - ``"excess"`` or ``"E"``: labels beyond the first, ``max(w - 1, 0)``.
+        - ``"multiple"``: 1 if ``w > 1``, plus 0.05 for each label beyond the first. For as many sets of one label as
+          possible, while the others stay small.
+        - ``"M"``: 1 if ``w > 1``, and nothing else. The best sets then hold one label or all labels.
     cost : dict, array-like of shape (n_classes,) or (n_classes, n_classes), or None, default None
         What a label in a set costs, by label, or by true label (row) and label in the set (column). Sets of small cost
         are then trained for, and w is the cost of a set.

@@ -197,7 +197,10 @@ def _scored(graph: Graph, P: str, score: Score, C: int) -> tuple[str, list[str]]
         raise refusal(
             f"conformity_score={score!r}", "only the scores of tightset.scores are exported, not your own functions"
         )
-    return score.export(graph, P, C)
+    try:
+        return score.export(graph, P, C)
+    except NotImplementedError as error:
+        raise refusal(f"conformity_score={score!r}", str(error)) from None
 
 
 def _error(graph: Graph, P: str, model: Scored, shares: list[str]) -> str | None:
