@@ -27,6 +27,7 @@ from tightset.estimators import card
 from tightset.estimators.calibrating import CalibrationRows, calibrate
 from tightset.estimators.cautions import warn_of_absent_labels, warn_of_untrained_labels
 from tightset.estimators.checks import (
+    check_assurance,
     check_folds,
     check_groups,
     check_weight,
@@ -244,8 +245,8 @@ class ConformalPredictor(Predicting, Routing, ClassifierMixin, BaseEstimator):
         return self
 
     def _calibrated(self, fitted: Fitted, fold: Fold, rows: CalibrationRows) -> Fold:
-        how = {"by_label": bool(self.label_conditional), "thresholds": self.cv is None}
-        return fold._replace(calibrations=calibrate(fitted, fold.models, rows, **how))
+        how: dict[str, Any] = {"by_label": bool(self.label_conditional), "assurance": self.assurance}
+        return fold._replace(calibrations=calibrate(fitted, fold.models, rows, thresholds=self.cv is None, **how))
 
     def _calibration_rows(
         self, fitted: Fitted, X: Any, y: Any, groups: Any, suffix: str = ""
@@ -265,15 +266,14 @@ class ConformalPredictor(Predicting, Routing, ClassifierMixin, BaseEstimator):
             # groups are categories of coverage here, not units that a splitter must keep together
             folds = check_folds(check_cv(self.cv, y, classifier=True).split(np.zeros((len(y), 1)), y), len(y))
             sort = np.sort if rows.X.lazy else np.asarray
-            found = [(sort(train[used[train]]), sort(held[used[held]])) for train, held in folds]
-            found = [(train, held) for train, held in found if len(held)]  # of weight 0 alone there is nothing to do
+            found = [(sort(train[used[train]]), sort(held[used[held]])) for train, held in folds if used[held].any()]
             if not found:
                 raise ValueError("cv leaves no row to calibrate on once rows of weight 0 are left out")
             return found
         some = np.flatnonzero(used)
         if len(some) < 2:
             raise ValueError(f"at least two rows are needed, to train and to calibrate; got n_samples = {len(some)}")
-        size = rows_to_hold(self.calibration_size, len(some), max(fitted.levels, key=float), self.calibrating_share())
+        size = rows_to_hold(self, len(some))
         strata = y[some] if self.label_conditional else np.zeros(len(some), dtype=np.intp)
         if groups is not None:
             _, group_of = np.unique(groups[some], return_inverse=True)
@@ -314,7 +314,7 @@ class ConformalPredictor(Predicting, Routing, ClassifierMixin, BaseEstimator):
         """What a model file holds, as an object has it today."""
         one_for_all = not cls.trains_for_level or parts.get("nested") is True
         fitted, rest = fitted_of_fields(cls.__name__, parts, one_for_all=one_for_all)
-        return {"class_weight": None, **rest, "fitted_": fitted}
+        return {"class_weight": None, "assurance": None, **rest, "fitted_": fitted}
 
     # ---- showing ------------------------------------------------------------------------------------------------
 
@@ -333,10 +333,10 @@ class ConformalPredictor(Predicting, Routing, ClassifierMixin, BaseEstimator):
         """The levels to train for; raises if a parameter cannot be what it is."""
         levels = tuple(self.levels_asked(None)[0])
         as_inefficiency(self.inefficiency)
-        if not isinstance(self.label_conditional, (bool, np.bool_)):
-            raise ValueError(f"label_conditional must be True or False; got {self.label_conditional!r}")  # noqa: TRY004
-        if not isinstance(self.allow_empty, (bool, np.bool_)):
-            raise ValueError(f"allow_empty must be True or False; got {self.allow_empty!r}")  # noqa: TRY004
+        check_assurance(self.assurance, self.cv)
+        for name in ("label_conditional", "allow_empty"):
+            if not isinstance(getattr(self, name), (bool, np.bool_)):
+                raise ValueError(f"{name} must be True or False; got {getattr(self, name)!r}")  # noqa: TRY004
         return levels
 
     def _seed(self) -> int:

@@ -61,6 +61,10 @@ class SCPOClassifier(ConformalPredictor):
         What is made small: the size w of a set, ``log(1 + w)``, a power ``w**p``, or a pair ``(f, f')`` of your own.
     calibration_size : float, int or None, default None
         Rows held aside, a fraction or a number. By default a quarter, and more (up to half) if the level needs more.
+    assurance : float or None, default None
+        With 0.95, coverage given the calibration rows is at least the level with that probability, for each label or
+        group by itself if calibrated so; sets are larger (docs/confidence.md). None: coverage holds on average over
+        calibration samples. Not for ``cv`` or smoothed sets.
     label_conditional : bool, default False
         Make coverage hold for each label, not only on average.
     class_weight : dict, "balanced" or None, default None
@@ -132,6 +136,7 @@ class SCPOClassifier(ConformalPredictor):
         nested: bool = False,
         inefficiency: Any = "size",
         calibration_size: Any = None,
+        assurance: float | None = None,
         label_conditional: bool = False,
         class_weight: Any = None,
         allow_empty: bool = True,
@@ -147,6 +152,7 @@ class SCPOClassifier(ConformalPredictor):
         self.nested = nested
         self.inefficiency = inefficiency
         self.calibration_size = calibration_size
+        self.assurance = assurance
         self.label_conditional = label_conditional
         self.class_weight = class_weight
         self.allow_empty = allow_empty
