@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from math import ceil
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
@@ -16,6 +16,9 @@ from sklearn.utils.validation import validate_data
 from tightset.compute.rows import columns_like
 from tightset.conformal.ranks import as_assurance, calibration_rows_needed, significance
 from tightset.estimators.labels import check_labels
+
+if TYPE_CHECKING:
+    from tightset.estimators.base import ConformalPredictor
 
 __all__ = [
     "check_assurance",
@@ -211,7 +214,7 @@ def check_folds(folds: Iterable[Any], n: int) -> list[tuple[np.ndarray, np.ndarr
     return checked
 
 
-def rows_to_hold(predictor: Any, n: int) -> int:
+def rows_to_hold(predictor: ConformalPredictor, n: int) -> int:
     """How many of ``n`` rows to hold aside: a quarter by default, more (up to half) if the level needs more.
 
     Of those, a share ``predictor.calibrating_share()`` calibrates.
@@ -219,8 +222,7 @@ def rows_to_hold(predictor: Any, n: int) -> int:
     calibration_size = predictor.calibration_size
     if calibration_size is None:
         strictest = max(predictor.levels_asked(None)[0], key=float)
-        share = float(predictor.calibrating_share())
-        needed = ceil(calibration_rows_needed(strictest, predictor.assurance) / share)
+        needed = ceil(calibration_rows_needed(strictest, predictor.assurance) / predictor.calibrating_share())
         return max(min(max(round(n / 4), needed), n // 2), 1)
     rows = 0
     if isinstance(calibration_size, (int, np.integer)) and not isinstance(calibration_size, bool):
