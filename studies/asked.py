@@ -23,7 +23,6 @@ from tightset.conformal.inefficiency import SIZE
 from tightset.estimators.scpo import SCPOClassifier
 from tightset.models.columns import Columns
 from tightset.objectives.terms import Terms
-from tightset.search.judging import Judge
 from tightset.search.judging_terms import JudgeOnTerms
 from tightset.search.settings import Search
 
@@ -169,9 +168,8 @@ class Workshop:
             group=None if task.groups is None else task.groups[0],
             cost=None if task.price is None else np.tile(task.price, (len(self.classes), 1)),
         )
-        rng = np.random.default_rng(0)
-        how: Any = (self.y_train, None, 1 - level, SIZE)
-        judge = Judge(*how, rng=rng) if terms is None else JudgeOnTerms(*how, terms, rng=rng)
+        assert terms is not None  # noqa: S101 - nothing else is asked of logistic regression
+        judge = JudgeOnTerms(self.y_train, None, 1 - level, SIZE, terms, rng=np.random.default_rng(0))
         found = self.logistic(task, key)
         best = min(range(len(found)), key=lambda at: judge.criterion(judge.curve(found[at][0])))
         return found[best][1] - (0.0 if task.price is None else np.log(task.price))

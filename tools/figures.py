@@ -1,7 +1,8 @@
 """Draw the pictures of the pages that explain: `python tools/figures.py` writes them into docs/figures/.
 
-Three are made of the rows that docs/confidence.md and docs/p-values.md use, so the pages and the pictures agree. Those
-of docs/figures.md are what the code of that page draws, and the card there is drawn by chromium, with its chromedriver.
+Three are made of the rows that docs/confidence.md and docs/p-values.md use, so the pages and the pictures agree, and
+one of the law of coverage that docs/confidence.md describes. Those of docs/figures.md are what the code of that page
+draws, and the card there is drawn by chromium, with its chromedriver.
 """
 
 import contextlib
@@ -14,11 +15,12 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from scipy import stats
 from sklearn.datasets import make_blobs
 from sklearn.model_selection import train_test_split
 
 from tightset import ConformalClassifier
-from tightset.conformal.ranks import threshold
+from tightset.conformal.ranks import rank, threshold
 
 FOLDER = Path(__file__).parents[1] / "docs" / "figures"
 NEW = np.array([[0.0, 0.0], [1.4, 0.0], [1.4, 1.4], [6.0, 6.0]])
@@ -124,6 +126,32 @@ def draw_p_values(folder: Path) -> None:
     figure.savefig(folder / "p-values.png", dpi=130)
 
 
+def draw_assurance(folder: Path) -> None:
+    """How coverage varies with the calibration rows, by the plain rank and with assurance."""
+    figure = Figure(figsize=(8, 3.2), layout="constrained")
+    at = np.linspace(0.9, 1, 1001)[:-1]
+    for ax, n in zip(figure.subplots(1, 2, sharey=True), (200, 1000), strict=True):
+        for sure, shade, words in ((None, SHADES[0], "by default"), (0.95, SHADES[1], "assurance=0.95")):
+            r = rank(0.95, n, sure)
+            law = stats.beta(n + 1 - r, r)
+            ax.plot(
+                at,
+                law.pdf(at),
+                color=shade,
+                lw=2,
+                label=f"{words}: above 95 % in {100 * law.sf(0.95):.0f} % of samples",
+            )
+            above = at >= 0.95
+            ax.fill_between(at[above], law.pdf(at[above]), color=shade, alpha=0.25, lw=0)
+        ax.axvline(0.95, color="#b03030", ls="--", lw=1.2)
+        ax.set(title=f"{n:,} calibration rows", xlabel="coverage of new rows", xlim=(0.9, 1), ylim=(0, 90))
+        ax.set_xticks([0.91, 0.93, 0.95, 0.97, 0.99], ["91 %", "93 %", "95 %", "97 %", "99 %"])
+        ax.set_yticks([])
+        ax.legend(fontsize=8, loc="upper right")
+    figure.axes[0].set_ylabel("how often, over samples")
+    figure.savefig(folder / "assurance.png", dpi=130)
+
+
 def draw_page(folder: Path, page: Path = FOLDER.parent / "figures.md") -> dict[str, Any]:
     """Run the code of docs/figures.md; where a picture follows a block, it is what the block has drawn."""
     import matplotlib.pyplot as plt
@@ -187,6 +215,7 @@ def draw(folder: Path) -> dict[str, Any]:
     draw_calibration(folder)
     draw_levels(folder)
     draw_p_values(folder)
+    draw_assurance(folder)
     return draw_page(folder)
 
 

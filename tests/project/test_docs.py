@@ -211,7 +211,7 @@ def test_pictures_are_drawn(tmp_path):
     drawn = {path.name for path in tmp_path.iterdir()}
     shown = set(re.findall(r"\(figures/(plots-.*?\.png)\)", (DOCS / "figures.md").read_text()))
     assert len(shown) == 8
-    assert drawn == {"calibration.png", "levels.png", "p-values.png", *shown}
+    assert drawn == {"assurance.png", "calibration.png", "levels.png", "p-values.png", *shown}
     assert all((DOCS / "figures" / name).exists() for name in drawn)
 
 

@@ -154,7 +154,7 @@ def _show_labels(found: Any, names: Any, row: int, *, by_label: bool) -> None:
     show(f"Row {row}: how well each label fits, compared with {beside}", shown, cells, left=[0, len(shown) - 1])
     if len(names) > _MOST_SHOWN:
         say(f"and {len(names) - _MOST_SHOWN:,} more labels; --json lists all.\n")
-    needed = calibration_rows_needed(round(found.confidence, 9))
+    needed = calibration_rows_needed(round(found.confidence, 9), found.assurance)
     few = {str(name): int(n) for name, n in zip(names, rows, strict=True) if 0 < n < needed}
     unknown = ", ".join(visible(name) for name, n in zip(names, rows, strict=True) if not n)
     if unknown:
@@ -213,6 +213,8 @@ def _lines_of(said: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "labels", counted(rows, 50) if isinstance(rows, dict) else ", ".join(names)
     if "trained" in about:
         yield "rows", f"{about['rows']:,}: {about['trained']:,} train, {about['calibrated']:,} calibrate"
+    if "assurance" in said:
+        yield "assurance", f"{said['assurance']:g}, that coverage given the calibration rows is at least the level"
     yield from _under("levels", _calibrations(said["calibration"], names))
     sizes = about.get("mean size by label", {})
     yield from _under("mean size", [f"{level}: {size:.3g} labels per set" for level, size in sizes.items()])

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AsJson",
+    "Assurance",
     "Categorical",
     "Confidence",
     "Data",
@@ -34,6 +35,7 @@ __all__ = [
     "Seed",
     "Target",
     "Thousands",
+    "check_assurance",
     "check_model",
     "check_out",
     "check_rare",
@@ -60,6 +62,15 @@ Confidence = Annotated[
     typer.Option(
         metavar="LEVEL",
         help="Level between 0 and 1; may be repeated. Default: 0.95, or the model's.",
+        show_default=False,
+    ),
+]
+Assurance = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SHARE",
+        help="Choose thresholds so that coverage is at least the level with this probability over the calibration "
+        "rows, such as 0.95; sets are a little larger. Default: coverage holds on average.",
         show_default=False,
     ),
 ]
@@ -154,6 +165,12 @@ def levels_of(confidence: list[float] | None) -> list[float]:
             hint = f"; {level:g}% is {level / 100:g}" if 1 < level < 100 else ""
             raise typer.BadParameter(f"{level:g} is not between 0 and 1{hint}", param_hint="--confidence")
     return sorted(set(confidence or [0.95]))
+
+
+def check_assurance(assurance: float | None) -> None:
+    if assurance is not None and not 0 < assurance < 1:
+        hint = f"; {assurance:g}% is {assurance / 100:g}" if 1 < assurance < 100 else ""
+        raise typer.BadParameter(f"{assurance:g} is not between 0 and 1{hint}", param_hint="--assurance")
 
 
 def check_rare(policy: str) -> None:

@@ -13,6 +13,7 @@ import typer
 from tightset.cli.about import BASELINE, DATA, DATA_HASH, ESTIMATOR, FITTED_BY, HELD_OUT_HASH
 from tightset.cli.options import (
     AsJson,
+    Assurance,
     Categorical,
     Confidence,
     Data,
@@ -29,6 +30,7 @@ from tightset.cli.options import (
     Seed,
     Target,
     Thousands,
+    check_assurance,
     check_out,
     check_rare,
     digest,
@@ -69,6 +71,7 @@ def fit(
     label_conditional: Annotated[
         bool, typer.Option("--label-conditional", help="Coverage for each label, not only on average.")
     ] = False,
+    assurance: Assurance = None,
     nested: Annotated[
         bool, typer.Option("--nested", help="Use one measure for all levels, so that sets grow with the level.")
     ] = False,
@@ -102,6 +105,7 @@ def fit(
 
     levels = levels_of(confidence)
     check_rare(rare_labels)
+    check_assurance(assurance)
     check_out(out, data, model=True)
     if not 0 <= test < 0.9:
         raise typer.BadParameter(f"{test:g} is not a share below 0.9, such as 0.25", param_hint="--test")
@@ -115,6 +119,7 @@ def fit(
             f"{rest} exists, and was not written by the last fit; move it, or give another --out", param_hint="--test"
         )
     how: dict[str, Any] = {"label_conditional": label_conditional, "allow_empty": not no_empty, "random_state": seed}
+    how["assurance"] = assurance
     predictor, plain = predictors(estimator, levels, search, how, nested=nested)
 
     def assign(codes: Any) -> Any:
@@ -199,6 +204,7 @@ def compare(
     label_conditional: Annotated[
         bool, typer.Option("--label-conditional", help="Coverage for each label, not only on average.")
     ] = False,
+    assurance: Assurance = None,
     rare_labels: RareLabels = "keep",
     rare_rows: RareRows = None,
     categorical: Categorical = None,
@@ -223,13 +229,15 @@ def compare(
 
     levels = levels_of(confidence or [0.8, 0.9, 0.95, 0.99])
     check_rare(rare_labels)
+    check_assurance(assurance)
     table = table_of(data, (delimiter, encoding, decimal, thousands), missing=missing)
     table.make_rereadable()
     found, tested = [], []
     with working() as whole:
         for split, part in enumerate(whole.split(*[1] * splits)):
             at = f"split {split + 1} of {splits}: "
-            how = {"label_conditional": label_conditional, "random_state": (seed + split) % 2**32}
+            how: dict[str, Any] = {"label_conditional": label_conditional, "assurance": assurance}
+            how["random_state"] = (seed + split) % 2**32
             scpo, plain = predictors(estimator, levels, search, how)
             read, train = part.split(0.5, _WORK[search] * len(levels), before=at if splits > 1 else "")
             prepared = prepare(

@@ -196,6 +196,13 @@ def evaluate(
     for row, one in zip(rows, short, strict=True):
         for line in one.told(row["confidence"], names, rest="" if by_label else ": --by-label shows all"):
             say(line)
+    if loaded.predictor.fitted_.assurance is not None:
+        ends = [band(loaded.predictor, row["confidence"], row["n"]) for row in rows]
+        said = ", ".join(
+            f"{e[0]:.3f} to {e[1]:.3f} at {row['confidence']:g}" for e, row in zip(ends, rows, strict=True)
+        )
+        sure = float(loaded.predictor.fitted_.assurance)
+        say(f"With assurance {sure:g}, coverage should lie above the level: 19 times in 20, {said}.")
     failing = [row for row, one in zip(rows, short, strict=True) if one.labels]
     if failing:
         low = any(row["coverage"] < band(loaded.predictor, row["confidence"], row["n"])[0] for row in failing)

@@ -9,7 +9,9 @@ exchangeable, whatever the scores are.
 Conventions
 -----------
 scores : (n, C), larger is more typical; y : (n,) integer labels; groups : (n,) hashable values or None.
-Ranks are integers: ``y`` is kept iff ``#{alpha_j <= A} >= floor(eps (n + 1))``, the floor taken of an exact fraction.
+Ranks are integers: ``y`` is kept iff ``#{alpha_j <= A} >= r``, by default ``floor(eps (n + 1))`` of an exact fraction.
+With assurance ``r`` may be smaller (see `ranks.rank`) and the set is ``{y : p(x, y) >= (r + 1) / (n + 1)}``, a little
+larger; p-values stay as they are.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
+from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
@@ -68,6 +71,7 @@ class Calibration:
     derived_fields = ("_in_order", "_rows", "_thresholds")
     slacks: Mapping[str, float] = MappingProxyType({})
     mark = 0  # a number that tells these calibration rows from others, for random numbers
+    assurance: Fraction | None = None  # of coverage given the calibration rows, in each category by itself
     _slack = 0.0
 
     def __init__(self, alphas: dict[tuple[Any, int], np.ndarray], *, by_label: bool, by_group: bool) -> None:
@@ -124,7 +128,10 @@ class Calibration:
         right = fits(slacks, dict[str, float]) and set(slacks) <= {*COARSE, "alone"}
         must(right and all(0 <= slack < np.inf for slack in slacks.values()), "Calibration.slacks must be distances")
         must(fits(mark, int) and 0 <= mark < 2**63, "Calibration.mark must be a whole number")
-        result.slacks, result.mark = slacks, mark
+        sure = parts.get("assurance")
+        right = sure is None or (isinstance(sure, Fraction) and 0 < sure < 1 and sure.denominator <= 10**9)
+        must(right, "Calibration.assurance must be a fraction between 0 and 1")
+        result.slacks, result.mark, result.assurance = slacks, mark, sure
         return result
 
     def sort(self) -> None:
@@ -141,7 +148,7 @@ class Calibration:
 
     def _threshold(self, category: tuple[Any, int], confidence: Any) -> np.floating | float:
         """``alpha_(r)``, or minus infinity; found without sorting, which takes five times as long, and remembered."""
-        r = rank(confidence, self._rows.get(category, 0))
+        r = rank(confidence, self._rows.get(category, 0), self.assurance)
         if r == 0:
             return -np.inf
         key = (*category, r)
@@ -154,7 +161,7 @@ class Calibration:
         self.find_thresholds(confidences)
         result = type(self)({}, by_label=self.by_label, by_group=self.by_group)
         result._rows, result._thresholds = self._rows, dict(self._thresholds)
-        result.slacks, result.mark = self.slacks, self.mark
+        result.slacks, result.mark, result.assurance = self.slacks, self.mark, self.assurance
         return result
 
     def widened(self, coarse: str | None) -> Self:

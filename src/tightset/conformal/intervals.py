@@ -25,15 +25,17 @@ def percent(share: float, *, signed: bool = False) -> str:
 
 
 def coverage_band(
-    confidence: Any, n: int, calibration_rows: int | None = None, *, level: float = 0.95
+    confidence: Any, n: int, calibration_rows: Any = None, *, level: float = 0.95, assurance: Any = None
 ) -> tuple[float, float]:
     """Where the coverage of ``n`` new rows falls in a share ``level`` of all cases, if everything is as it should be.
 
     Given its ``m`` calibration rows a predictor covers a share of new rows that is ``Beta(m + 1 - r, r)`` over
-    calibration sets, ``r = floor(eps (m + 1))``, so the number covered of ``n`` is beta-binomial. Where ``m`` is not
-    known it is taken as endless: ``Binomial(n, confidence)``, which is too narrow. Both are for scores without ties;
-    with ties, or without empty sets, coverage can only be larger. Calibration by label or group has nearly the same
-    band, and cross-conformal prediction has no law that is known; there it is a yardstick.
+    calibration sets, ``r = rank(confidence, m, assurance)``, so the number covered of ``n`` is beta-binomial; with
+    assurance it lies above the confidence. Where ``m`` is not known it is taken as endless: ``Binomial(n,
+    confidence)``, which is too narrow. Both are for scores without ties; with ties, or without empty sets, coverage can
+    only be larger. Calibration by label or group has nearly the same band; with assurance give the rows of each
+    category as a sequence, for a beta law with the mean and variance of their mixture. Cross-conformal prediction has
+    no law that is known; there the band is a yardstick.
 
     >>> [round(end, 3) for end in coverage_band(0.9, 1000, 500)], [round(end, 3) for end in coverage_band(0.9, 1000)]
     ([0.866, 0.93], [0.881, 0.918])
@@ -42,10 +44,9 @@ def coverage_band(
     if calibration_rows is None:
         low, high = stats.binom.ppf(tails, n, float(1 - significance(confidence))) / n
         return float(low), float(high)
-    r = rank(confidence, calibration_rows)
-    if r == 0:  # every label is kept
+    a, b = _coverage_law(confidence, np.atleast_1d(calibration_rows), assurance)
+    if b == 0:  # every label is kept
         return 1.0, 1.0
-    a, b = calibration_rows + 1 - r, r
     mean, spread = n * a / (a + b), np.sqrt(n * a * b * (a + b + n) / (a + b + 1)) / (a + b)
     first, last = max(0, int(mean - 12 * spread) - 2), min(n, int(mean + 12 * spread) + 2)
     k = np.arange(first, last + 1)
@@ -53,6 +54,19 @@ def coverage_band(
     at = np.searchsorted(np.cumsum(np.exp(log_chance - special.betaln(a, b))), tails)
     low, high = k[np.minimum(at, len(k) - 1)] / n
     return float(low), float(high)
+
+
+def _coverage_law(confidence: Any, rows: np.ndarray, assurance: Any) -> tuple[float, float]:
+    """``Beta(a, b)`` of coverage; of several categories one with the mean and variance of all, weighted by rows."""
+    ranks = np.array([rank(confidence, int(m), assurance) for m in rows])
+    if len(rows) == 1:
+        return float(rows[0] + 1 - ranks[0]), float(ranks[0])
+    share, missed = rows / max(rows.sum(), 1), ranks / (rows + 1)
+    mean, spread = float(share @ missed), float(share**2 @ (missed * (1 - missed) / (rows + 2)))
+    if not spread:
+        return 1.0, 0.0
+    total = mean * (1 - mean) / spread - 1
+    return (1 - mean) * total, mean * total
 
 
 def share_interval(hits: Any, n: Any, *, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:

@@ -86,7 +86,14 @@ class Shortfall(NamedTuple):
 
 
 def short_labels(
-    rows: Any, covered: Any, confidence: Any, calibration_rows: Any = None, *, repeats: float = 1.0, risk: float = 0.05
+    rows: Any,
+    covered: Any,
+    confidence: Any,
+    calibration_rows: Any = None,
+    *,
+    repeats: float = 1.0,
+    risk: float = 0.05,
+    assurance: Any = None,
 ) -> Shortfall:
     """The labels that are covered less than ``confidence`` by more than chance.
 
@@ -97,6 +104,7 @@ def short_labels(
     calibration_rows : how many rows calibrated each label, or all of them; None if their luck does not count.
     repeats : how often a row is counted, where rows were tested more than once.
     risk : how likely any label may be named although it is covered as asked.
+    assurance : that of the calibration, whose ranks follow from it.
 
     Examples
     --------
@@ -108,9 +116,10 @@ def short_labels(
     h = np.minimum(h, n)
     if calibration_rows is not None:
         calibration_rows = np.broadcast_to(calibration_rows, n.shape)
-    least = _lower_tail(np.zeros_like(n), n, confidence, calibration_rows)
+    least = _lower_tail(np.zeros_like(n), n, confidence, calibration_rows, assurance)
     tested = _could_be_significant(least, risk)
-    p = _lower_tail(h[tested], n[tested], confidence, None if calibration_rows is None else calibration_rows[tested])
+    calibrated = None if calibration_rows is None else calibration_rows[tested]
+    p = _lower_tail(h[tested], n[tested], confidence, calibrated, assurance)
     adjusted = _holm(p)
     named = np.flatnonzero(adjusted <= risk)
     missing = float(1 - significance(confidence)) * rows - covered
@@ -121,7 +130,9 @@ def short_labels(
     return Shortfall(sorted(found, key=lambda one: -missing[one.label]), len(tested))
 
 
-def of_rows(y: np.ndarray, covered: np.ndarray, C: int, confidence: Any, calibration_rows: Any = None) -> Shortfall:
+def of_rows(
+    y: np.ndarray, covered: np.ndarray, C: int, confidence: Any, calibration_rows: Any = None, assurance: Any = None
+) -> Shortfall:
     """`short_labels` from codes of labels ``(n,)``, of which -1 is none of the ``C``, and whether each row is covered.
 
     >>> of_rows(np.array([0, 0, 0, 1, -1]), np.array([False, False, False, True, False]), 2, 0.95).labels[0].rows
@@ -129,14 +140,18 @@ def of_rows(y: np.ndarray, covered: np.ndarray, C: int, confidence: Any, calibra
     """
     known = y >= 0
     rows = np.bincount(y[known], minlength=C)
-    return short_labels(rows, np.bincount(y[known & covered], minlength=C), confidence, calibration_rows)
+    hits = np.bincount(y[known & covered], minlength=C)
+    return short_labels(rows, hits, confidence, calibration_rows, assurance=assurance)
 
 
 def of_evaluated(
     rows: Sequence[dict[str, Any]], y: Any, names: Sequence[Any], calibrated: np.ndarray
 ) -> list[Shortfall]:
     """`short_labels` from what ``model.evaluate(X, y)`` gave for several levels."""
-    return [short_labels(*counts_of(row, y, names), row["confidence"], calibrated) for row in rows]
+    return [
+        short_labels(*counts_of(row, y, names), row["confidence"], calibrated, assurance=row.get("assurance"))
+        for row in rows
+    ]
 
 
 def counts_of(row: dict[str, Any], y: Any, names: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
@@ -169,7 +184,9 @@ def reason(*, by_label: bool, low_on_average: bool = False) -> str:
     return told if by_label else f"{told} {REMEDY}"
 
 
-def _lower_tail(h: np.ndarray, n: np.ndarray, confidence: Any, calibration_rows: np.ndarray | None) -> np.ndarray:
+def _lower_tail(
+    h: np.ndarray, n: np.ndarray, confidence: Any, calibration_rows: np.ndarray | None, assurance: Any
+) -> np.ndarray:
     """The chance that at most ``h`` of ``n`` rows are covered, the larger of both laws.
 
     Beta-binomial tails are those of a hypergeometric law: of ``m`` calibration scores and ``n`` new ones in order, the
@@ -179,7 +196,7 @@ def _lower_tail(h: np.ndarray, n: np.ndarray, confidence: Any, calibration_rows:
     if calibration_rows is None:
         return p
     numbers, which = np.unique(calibration_rows, return_inverse=True)
-    r = np.array([rank(confidence, int(m)) for m in numbers], dtype=int)[which]
+    r = np.array([rank(confidence, int(m), assurance) for m in numbers], dtype=int)[which]
     with np.errstate(invalid="ignore"):
         lucky = stats.hypergeom.cdf(r - 1, calibration_rows + n, calibration_rows, n - h + r - 1)
     return np.where(r > 0, np.fmax(p, lucky), 1.0)  # no rank: every set holds the label

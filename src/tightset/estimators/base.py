@@ -1,4 +1,4 @@
-"""The base class of all conformal classifiers: held-out rows, training, calibration, saving, notebook card.
+"""The base class of all conformal classifiers: held-out rows, training, calibration.
 
 A subclass defines how models are trained (`_train`); the calibration that makes sets valid is here.
 """
@@ -23,7 +23,6 @@ from tightset.compute.row_types import dtypes_of
 from tightset.compute.rows import RowSource
 from tightset.conformal.inefficiency import as_inefficiency
 from tightset.conformal.splits import calibration_split
-from tightset.estimators import card
 from tightset.estimators.calibrating import CalibrationRows, calibrate
 from tightset.estimators.cautions import (
     warn_of_absent_labels,
@@ -31,6 +30,7 @@ from tightset.estimators.cautions import (
     warn_of_untrained_labels,
 )
 from tightset.estimators.checks import (
+    check_assurance,
     check_folds,
     check_groups,
     check_weight,
@@ -40,17 +40,14 @@ from tightset.estimators.checks import (
     rows_to_hold,
     weighted_by_label,
 )
-from tightset.estimators.description import describe
 from tightset.estimators.encoding_hint import explained
-from tightset.estimators.fields import fields_of_fitted, fitted_of_fields
 from tightset.estimators.fitted import Fitted, Fold
+from tightset.estimators.keeping import Keeping
 from tightset.estimators.labels import check_labels, distinct_labels, label_codes
 from tightset.estimators.predicting import Predicting, codes_of
 from tightset.estimators.routing import Routing
 from tightset.models.contract import Model
-from tightset.models.routing import without_requests
 from tightset.search.problem import Outcome, TrainingRows
-from tightset.storage.file import save_model
 
 __all__ = ["ConformalPredictor", "GivenRows"]
 
@@ -73,7 +70,7 @@ class GivenRows:
         return all(one is None for one in (self.sample_weight, self.X_cal, self.y_cal, self.groups_cal))
 
 
-class ConformalPredictor(Predicting, Routing, ClassifierMixin, BaseEstimator):
+class ConformalPredictor(Predicting, Routing, Keeping, ClassifierMixin, BaseEstimator):
     """Base of `SCPOClassifier` and `ConformalClassifier`."""
 
     calibration_size: Any
@@ -252,7 +249,8 @@ class ConformalPredictor(Predicting, Routing, ClassifierMixin, BaseEstimator):
         return self
 
     def _calibrated(self, fitted: Fitted, fold: Fold, rows: CalibrationRows) -> Fold:
-        how = {"by_label": bool(self.label_conditional), "thresholds": self.cv is None, "likely": self.cost is None}
+        how: dict[str, Any] = {"by_label": bool(self.label_conditional), "assurance": self.assurance}
+        how |= {"thresholds": self.cv is None, "likely": self.cost is None}
         return fold._replace(calibrations=calibrate(fitted, fold.models, rows, **how))
 
     def _calibration_rows(
@@ -273,15 +271,14 @@ class ConformalPredictor(Predicting, Routing, ClassifierMixin, BaseEstimator):
             # groups are categories of coverage here, not units that a splitter must keep together
             folds = check_folds(check_cv(self.cv, y, classifier=True).split(np.zeros((len(y), 1)), y), len(y))
             sort = np.sort if rows.X.lazy else np.asarray
-            found = [(sort(train[used[train]]), sort(held[used[held]])) for train, held in folds]
-            found = [(train, held) for train, held in found if len(held)]  # of weight 0 alone there is nothing to do
+            found = [(sort(train[used[train]]), sort(held[used[held]])) for train, held in folds if used[held].any()]
             if not found:
                 raise ValueError("cv leaves no row to calibrate on once rows of weight 0 are left out")
             return found
         some = np.flatnonzero(used)
         if len(some) < 2:
             raise ValueError(f"at least two rows are needed, to train and to calibrate; got n_samples = {len(some)}")
-        size = rows_to_hold(self.calibration_size, len(some), max(fitted.levels, key=float), self.calibrating_share())
+        size = rows_to_hold(self, len(some))
         strata = y[some] if self.label_conditional else np.zeros(len(some), dtype=np.intp)
         if groups is not None:
             _, group_of = np.unique(groups[some], return_inverse=True)
@@ -295,56 +292,18 @@ class ConformalPredictor(Predicting, Routing, ClassifierMixin, BaseEstimator):
             warn_of_absent_labels(y, fitted.classes)
         self._warn_of_few_rows(fitted, max(fitted.levels, key=float))
 
-    # ---- keeping ------------------------------------------------------------------------------------------------
-
-    def save(self, path: Any, *, about: dict[str, Any] | None = None, trusted: Sequence[str] = ()) -> None:
-        """Write the predictor to a file that `tightset.load` opens without running code.
-
-        Parameters
-        ----------
-        path : str or os.PathLike
-            The file, usually ``name.tightset``. It is written completely or not at all.
-        about : dict, optional
-            Notes on the model that JSON can hold: where the rows come from, who trained it.
-        trusted : sequence of str, default ()
-            Full names of further types that may be stored; `load` must be given the same names.
-        """
-        check_is_fitted(self, "fitted_")
-        save_model(self, path, says={**describe(self), "about": about or {}}, trusted=trusted)
-
-    def stored_fields(self) -> dict[str, Any]:
-        """What a model file holds: parameters, and what was learnt."""
-        rest = {name: value for name, value in vars(without_requests(self)).items() if name != "fitted_"}
-        return {**rest, **fields_of_fitted(self.fitted_)}
-
-    @classmethod
-    def upgraded(cls, parts: dict[str, Any]) -> dict[str, Any]:
-        """What a model file holds, as an object has it today."""
-        one_for_all = not cls.trains_for_level or parts.get("nested") is True
-        fitted, rest = fitted_of_fields(cls.__name__, parts, one_for_all=one_for_all)
-        return {"class_weight": None, **rest, "fitted_": fitted}
-
-    # ---- showing ------------------------------------------------------------------------------------------------
-
-    def _repr_html_inner(self) -> str:
-        return card.with_card(self, super()._repr_html_inner())
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
-        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)
-        if "text/html" in bundle:  # unless scikit-learn was told to show text
-            bundle["text/html"] = card.with_card(self, bundle["text/html"])
-        return bundle
-
     # ---- checking -----------------------------------------------------------------------------------------------
 
     def check_parameters(self) -> tuple[Any, ...]:
         """The levels to train for; raises if a parameter cannot be what it is."""
         levels = tuple(self.levels_asked(None)[0])
         as_inefficiency(self.inefficiency)
+        check_assurance(self.assurance, self.cv)
         for name in ("label_conditional", "allow_empty"):
             if not isinstance(getattr(self, name), (bool, np.bool_)):
                 raise ValueError(f"{name} must be True or False; got {getattr(self, name)!r}")  # noqa: TRY004
         return levels
 
     def _seed(self) -> int:
-        return 0  # of scores that are randomised, the same at every call
+        """Of scores that are randomised, the same at every call."""
+        return 0

@@ -14,6 +14,7 @@ from tightset.compute.row_rounding import rounded, slack_of
 from tightset.compute.row_types import COARSE, coarser_than
 from tightset.compute.rows import RowSource, take
 from tightset.conformal.calibration import Calibration
+from tightset.conformal.ranks import as_assurance
 from tightset.estimators.cautions import warn_of_guessing
 from tightset.estimators.fitted import CALIBRATED, Fitted
 from tightset.estimators.pieces import OwnScores, together
@@ -45,6 +46,7 @@ def calibrate(
     by_label: bool,
     thresholds: bool,
     likely: bool = True,
+    assurance: Any = None,
 ) -> list[Calibration]:
     """A calibration of each model. Folds of several have no ``thresholds`` in common; one has, and they are looked up.
 
@@ -53,7 +55,7 @@ def calibrate(
     ``fitted`` says how rows are scored; it need not have folds yet.
     """
     if len(models) > 1 and all(model is models[0] for model in models):  # one serves all levels
-        how = {"by_label": by_label, "thresholds": thresholds, "likely": likely}
+        how = {"by_label": by_label, "thresholds": thresholds, "likely": likely, "assurance": assurance}
         return calibrate(fitted, models[:1], rows, **how) * len(models)
     for model in models:
         check_offers(model, Model)
@@ -64,6 +66,8 @@ def calibrate(
     found = [Calibration.of_own(one.scores, y, len(fitted.classes), by_label=by_label, groups=groups) for one in own]
     for calibration, slacks, one in zip(found, _slacks(fitted, models, rows, own), own, strict=True):
         calibration.slacks, calibration.mark = slacks, mark_of(one.scores, y)
+        if assurance is not None:
+            calibration.assurance = as_assurance(assurance)
         if thresholds:
             calibration.find_thresholds(fitted.levels)
     if likely:

@@ -84,12 +84,14 @@ def _rows(model: ConformalPredictor) -> str:
         mean = f", each trained on about {round(sum(trained) / len(trained)):,} rows" if trained else ""
         return f"{len(model.folds_)} folds{mean}; calibrated on all {calibrated:,} rows."
     before = f"Trained on {trained[0]:,} rows, calibrated on " if trained else ""
-    return f"{before}{calibrated:,} {'others' if before else 'calibration rows'}."
+    sure = model.fitted_.assurance
+    with_it = "" if sure is None else f", with {_percent(sure)} assurance"
+    return f"{before}{calibrated:,} {'others' if before else 'calibration rows'}{with_it}."
 
 
 def _threshold(model: ConformalPredictor, level: Any) -> str:
     """From which calibration score on a label is kept at a level."""
-    ranks = sorted((rank(level, n), n) for n in model.fitted_.calibration_rows().values())
+    ranks = sorted((rank(level, n, model.fitted_.assurance), n) for n in model.fitted_.calibration_rows().values())
     r, n = ranks[0]
     low = f"rank {r:,} of {n:,}" if r else f"every score: {n:,} rows are too few"
     if len(ranks) == 1:

@@ -75,9 +75,11 @@ def warn_of_absent_labels(y: np.ndarray, classes: np.ndarray) -> None:
         )
 
 
-def warn_of_few_rows(rows: Mapping[tuple[Any, int], int], confidence: Any, classes: np.ndarray) -> None:
+def warn_of_few_rows(
+    rows: Mapping[tuple[Any, int], int], confidence: Any, classes: np.ndarray, assurance: Any = None
+) -> None:
     """Say once where too few calibration rows are to exclude a label: ``rows`` by (group or None, label or -1)."""
-    needed = calibration_rows_needed(confidence)
+    needed = calibration_rows_needed(confidence, assurance)
     few = {key: count for key, count in rows.items() if count < needed}
     if not few:
         return
@@ -86,11 +88,12 @@ def warn_of_few_rows(rows: Mapping[tuple[Any, int], int], confidence: Any, class
     what = "every set holds all labels" if group is None else "every set of that group holds all labels"
     if label >= 0:
         what = f"label {classes[label]} stays in every set" + ("" if group is None else " of that group")
+    sure = "" if assurance is None else f" with assurance {float(assurance):g}"
     rows_of = "rows" if label < 0 else f"rows of label {classes[label]}"
     warn(
-        f"{where} {count:,} {rows_of}, but confidence {confidence} needs {needed:,} to exclude a label, so {what}"
+        f"{where} {count:,} {rows_of}, but confidence {confidence}{sure} needs {needed:,} to exclude a label, so {what}"
         + (f" (and likewise for {len(few) - 1} more)" if len(few) > 1 else "")
-        + "; give more calibration rows or lower the confidence"
+        + f"; give more calibration rows or lower the confidence{' or the assurance' if sure else ''}"
     )
 
 

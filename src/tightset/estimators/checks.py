@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from math import ceil
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
@@ -14,10 +14,14 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import validate_data
 
 from tightset.compute.rows import columns_like
-from tightset.conformal.ranks import calibration_rows_needed, significance
+from tightset.conformal.ranks import as_assurance, calibration_rows_needed, significance
 from tightset.estimators.labels import check_labels
 
+if TYPE_CHECKING:
+    from tightset.estimators.base import ConformalPredictor
+
 __all__ = [
+    "check_assurance",
     "check_columns",
     "check_folds",
     "check_groups",
@@ -56,6 +60,15 @@ def check_levels(confidence: Any) -> tuple[list[Any], bool]:
     if len({significance(level) for level in levels}) < len(levels):
         raise ValueError(f"confidence must not name a level twice; got {confidence!r}")
     return levels, single
+
+
+def check_assurance(assurance: Any, cv: Any) -> None:
+    """Raise unless it is None or a share, for a predictor that is calibrated on rows of their own."""
+    if as_assurance(assurance) is not None and cv is not None:
+        raise ValueError(
+            "assurance needs calibration rows that did not train, because the coverage of cross-conformal sets given "
+            "the rows has no known law: use cv=None, or assurance=None"
+        )
 
 
 def nearest_level(level: Any, trained: Sequence[Any]) -> int:
@@ -217,13 +230,15 @@ def check_folds(folds: Iterable[Any], n: int) -> list[tuple[np.ndarray, np.ndarr
     return checked
 
 
-def rows_to_hold(calibration_size: Any, n: int, strictest: Any, calibrating: float = 1.0) -> int:
-    """How many rows to hold aside: a quarter by default, more (up to half) if the level could not be met with it.
+def rows_to_hold(predictor: ConformalPredictor, n: int) -> int:
+    """How many of ``n`` rows to hold aside: a quarter by default, more (up to half) if the level needs more.
 
-    Of those, a share ``calibrating`` calibrates.
+    Of those, a share ``predictor.calibrating_share()`` calibrates.
     """
+    calibration_size = predictor.calibration_size
     if calibration_size is None:
-        needed = ceil(calibration_rows_needed(strictest) / calibrating)
+        strictest = max(predictor.levels_asked(None)[0], key=float)
+        needed = ceil(calibration_rows_needed(strictest, predictor.assurance) / predictor.calibrating_share())
         return max(min(max(round(n / 4), needed), n // 2), 1)
     rows = 0
     if isinstance(calibration_size, (int, np.integer)) and not isinstance(calibration_size, bool):

@@ -230,7 +230,8 @@ def short_over_splits(
     for rows in zip(*found, strict=True):
         counts = [counts_of(row.scpo, y, names) for row, y in zip(rows, labels, strict=True)]
         there, covered = np.sum(counts, axis=0)
-        result.append(short_labels(there, covered, rows[0].confidence, calibration_rows, repeats=repeats))
+        how = {"repeats": repeats, "assurance": rows[0].scpo.get("assurance")}
+        result.append(short_labels(there, covered, rows[0].confidence, calibration_rows, **how))
     return result
 
 

@@ -75,6 +75,8 @@ class ConformalClassifier(ConformalPredictor):
         `tightset.scores.Hull` makes it small.
     calibration_size : float, int or None, default None
         Rows held aside, a fraction or a number. By default a quarter, and more (up to half) if the level needs more.
+    assurance : float or None, default None
+        The probability with which coverage given the calibration rows is at least the level, as in `SCPOClassifier`.
     label_conditional : bool, default False
         Make coverage hold for each label, not only on average.
     class_weight : dict, "balanced" or None, default None
@@ -117,6 +119,7 @@ class ConformalClassifier(ConformalPredictor):
         conformity_score: Any = "lac",
         inefficiency: Any = "size",
         calibration_size: Any = None,
+        assurance: float | None = None,
         label_conditional: bool = False,
         class_weight: Any = None,
         allow_empty: bool = True,
@@ -128,6 +131,7 @@ class ConformalClassifier(ConformalPredictor):
         self.conformity_score = conformity_score
         self.inefficiency = inefficiency
         self.calibration_size = calibration_size
+        self.assurance = assurance
         self.label_conditional = label_conditional
         self.class_weight = class_weight
         self.allow_empty = allow_empty

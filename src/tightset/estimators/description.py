@@ -26,6 +26,7 @@ def describe(model: ConformalPredictor) -> dict[str, Any]:
         "columns": getattr(model, "n_features_in_", 1) if names is None else [str(name) for name in names],
         "dtypes": model.fitted_.kind.given,
         "levels": [float(level) for level in model.levels_],
+        **({} if model.fitted_.assurance is None else {"assurance": float(model.fitted_.assurance)}),
         "calibration": [
             {"confidence": float(level), **category}
             for at, level in enumerate(model.levels_)
@@ -40,14 +41,14 @@ def check_said(about: Mapping[str, Any], opened: Any) -> None:
     own = {"kind": type(opened).__name__, **describe(getattr(opened, "predictor", opened))}
     if hasattr(opened, "encoding"):  # of a table
         own |= {"columns": [column.name for column in opened.encoding.columns], "target": opened.target}
-    for name in ("kind", "classes", "columns", "target", "levels", "calibration"):
+    for name in ("kind", "classes", "columns", "target", "levels", "assurance", "calibration"):
         if about.get(name) != own.get(name):
             raise ModelFileError(f"its header says {name} that the model inside does not have")
 
 
 def _ranks(calibration: Calibration, level: Any) -> list[dict[str, Any]]:
     return [
-        {"rows": len(alphas), "rank": rank(level, len(alphas))}
+        {"rows": len(alphas), "rank": rank(level, len(alphas), calibration.assurance)}
         | ({} if group is None else {"group": str(group)})
         | ({} if label < 0 else {"label": label})
         for (group, label), alphas in calibration.alphas.items()

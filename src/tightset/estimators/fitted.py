@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -23,7 +24,7 @@ from tightset.compute.row_kinds import RowKind
 from tightset.compute.row_rounding import held_by_float32
 from tightset.compute.row_types import COARSE
 from tightset.conformal.calibration import Calibration
-from tightset.conformal.ranks import significance
+from tightset.conformal.ranks import rank, significance
 from tightset.estimators.checks import nearest_level
 from tightset.estimators.pieces import OwnScores, ScoredRows, joined, pieces, together, whole
 from tightset.exceptions import warn
@@ -88,6 +89,10 @@ class Fitted:
     def by_group(self) -> bool:
         return self.folds[0].calibrations[0].by_group
 
+    @property
+    def assurance(self) -> Fraction | None:
+        return self.folds[0].calibrations[0].assurance
+
     def calibration_rows(self) -> Counter[tuple[Any, int]]:
         """How many rows calibrated in each category: (group, label), None and -1 where there is but one."""
         rows = Counter[tuple[Any, int]]()
@@ -101,6 +106,22 @@ class Fitted:
         for (_, label), own in self.calibration_rows().items():
             rows[slice(None) if label < 0 else label] += own
         return rows
+
+    def cuts(self, level: Any, group: Any = None) -> np.ndarray:
+        """The p-values ``(C,)`` above which labels are in a set: ``eps`` for all, or with assurance ``r / (n + 1)``."""
+        if self.assurance is None:
+            return np.full(len(self.classes), float(significance(level)))
+        rows = self.calibration_rows()
+        numbers = [rows[group, label if self.by_label else -1] for label in range(len(self.classes))]
+        return np.array([rank(level, n, self.assurance) / (n + 1) for n in numbers])
+
+    def refuse_smoothed(self, smoothed: bool) -> None:
+        """Sets that break ties at random have no rank of their own, and so no assurance."""
+        if smoothed and self.assurance is not None:
+            raise ValueError(
+                "smoothed=True cannot be combined with assurance: smoothed sets cover exactly the level on average, "
+                f"and assurance={float(self.assurance):g} asks for more; use smoothed=False, or assurance=None in fit"
+            )
 
     def slim(self, for_sets: Sequence[Any] | None = None) -> Self:
         """For workers: without what only people read, and at levels ``for_sets`` without calibration scores, too."""

@@ -34,6 +34,7 @@ class Predicting(ABC):
     confidence: Any
     inefficiency: Any
     allow_empty: bool
+    assurance: Any
     random_state: Any
     fitted_: Fitted
 
@@ -84,10 +85,10 @@ class Predicting(ABC):
         groups : array-like of shape (n_samples,), optional
             The group of each row, if the predictor was calibrated group by group.
         smoothed : bool, default False
-            Break ties at random, for an error rate of exactly ``1 - confidence`` and not just at most that. With an
-            integer ``random_state`` a call repeats itself: the same row at the same place of ``X`` gets the same random
-            number. If you predict a single row per call, leave ``random_state`` None or give a ``RandomState``;
-            otherwise equal rows always share their number.
+            Break ties at random, for an error rate of exactly ``1 - confidence`` and not just at most that; not with
+            ``assurance``. With an integer ``random_state`` a call repeats itself: the same row at the same place of
+            ``X`` gets the same random number. If you predict a single row per call, leave ``random_state`` None or
+            give a ``RandomState``; otherwise equal rows always share their number.
         as_labels : bool, default False
             Return lists of arrays of labels in place of the bool array.
         as_frame : bool, default False
@@ -119,6 +120,7 @@ class Predicting(ABC):
             return self._lazily("sets", X, confidence, groups, smoothed)
         levels, single = self.levels_asked(confidence)
         fitted = self._fitted()
+        fitted.refuse_smoothed(smoothed)
         rows, groups = self._checked_rows(fitted, X, groups)
         self.warn_if_stricter(levels, fitted)
         asked = self._asked(fitted, levels, smoothed, X)
@@ -156,8 +158,9 @@ class Predicting(ABC):
 
         Notes
         -----
-        P-values are not probabilities. A label is in the set at a level if its p-value exceeds ``1 - level``. Sets are
-        decided on whole ranks, so rounding p-values to float32 never changes a set.
+        P-values are not probabilities. A label is in the set at a level if its p-value exceeds ``1 - level``, or with
+        ``assurance`` if it is at least ``(r + 1) / (n + 1)``, ``r`` being the rank of the threshold among ``n`` rows.
+        Sets are decided on whole ranks, so rounding p-values to float32 never changes a set.
         """
         if lies_elsewhere(X):
             refuse_lazy(X, as_frame=as_frame)
@@ -212,10 +215,12 @@ class Predicting(ABC):
         row : dict or list of dict
             What `tightset.metrics.evaluate` measures, as one flat dict; with several levels a list of them. The keys
             S, N, U, M, F, E, OU, OM, OF and OE are criteria of efficiency, each better when smaller: S is the mean sum
-            of p-values, N the mean set size; `tightset.metrics.vovk_criteria` explains the others.
+            of p-values, N the mean set size; `tightset.metrics.vovk_criteria` explains the others. With ``assurance``
+            that is a key, too.
         """
         levels, single = self.levels_asked(confidence)
         fitted = self._fitted()
+        fitted.refuse_smoothed(smoothed)
         rows, groups = self._checked_rows(fitted, X, groups)
         self.warn_if_stricter(levels, fitted)
         codes = codes_of(rows, y, fitted.classes, "y", unknown="miss")
@@ -223,8 +228,10 @@ class Predicting(ABC):
         ask = partial(fitted.slim().sets_and_p, asked, allow_empty=self.allow_empty)
         parts = rows.map(ask, groups, range(rows.shape[0]))
         found = [joined(of_level) for of_level in zip(*parts, strict=True)]
+        also = {} if fitted.assurance is None else {"assurance": float(fitted.assurance)}
         measured = [
-            metrics.evaluate(
+            also
+            | metrics.evaluate(
                 sets,
                 codes,
                 confidence=float(1 - significance(level)),
@@ -263,6 +270,7 @@ class Predicting(ABC):
         levels, single = self.levels_asked(confidence)
         shape: tuple[int, ...] = (0,)
         if what != "labels":
+            fitted.refuse_smoothed(smoothed and what == "sets")
             groups = self._check_new_groups(fitted, groups)
             self.warn_if_stricter(levels, fitted)
             shape = (0, len(fitted.classes)) if single else (len(levels), 0, len(fitted.classes))
@@ -296,7 +304,7 @@ class Predicting(ABC):
     # ---- checking -----------------------------------------------------------------------------------------------
 
     def _warn_of_few_rows(self, fitted: Fitted, strictest: Any) -> None:
-        warn_of_few_rows(fitted.calibration_rows(), strictest, fitted.classes)
+        warn_of_few_rows(fitted.calibration_rows(), strictest, fitted.classes, fitted.assurance)
 
     def warn_if_stricter(self, levels: Sequence[Any], fitted: Fitted | None = None) -> None:
         """Levels up to the strictest of the constructor were looked at when the predictor was calibrated."""

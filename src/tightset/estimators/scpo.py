@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -16,8 +15,9 @@ from tightset.conformal.inefficiency import as_inefficiency
 from tightset.estimators.base import ConformalPredictor
 from tightset.estimators.cases import case_of
 from tightset.estimators.checks import generator
+from tightset.estimators.upgrades import with_search
 from tightset.search.problem import Aim, Outcome, Runtime, TrainingRows
-from tightset.search.settings import SEARCHES, Grid, Search, as_search
+from tightset.search.settings import Grid, Search, as_search
 from tightset.search.verdict import Found
 from tightset.storage.registry import storable
 
@@ -71,6 +71,10 @@ class SCPOClassifier(ConformalPredictor):
         are then trained for, and w is the cost of a set.
     calibration_size : float, int or None, default None
         Rows held aside, a fraction or a number. By default a quarter, and more (up to half) if the level needs more.
+    assurance : float or None, default None
+        With 0.95, coverage given the calibration rows is at least the level with that probability, for each label or
+        group by itself if calibrated so; sets are larger (docs/confidence.md). None: coverage holds on average over
+        calibration samples. Not for ``cv`` or smoothed sets.
     label_conditional : bool, default False
         Make coverage hold for each label, not only on average.
     class_weight : dict, "balanced" or None, default None
@@ -143,6 +147,7 @@ class SCPOClassifier(ConformalPredictor):
         inefficiency: Any = "size",
         cost: Any = None,
         calibration_size: Any = None,
+        assurance: float | None = None,
         label_conditional: bool = False,
         class_weight: Any = None,
         allow_empty: bool = True,
@@ -159,6 +164,7 @@ class SCPOClassifier(ConformalPredictor):
         self.inefficiency = inefficiency
         self.cost = cost
         self.calibration_size = calibration_size
+        self.assurance = assurance
         self.label_conditional = label_conditional
         self.class_weight = class_weight
         self.allow_empty = allow_empty
@@ -193,10 +199,7 @@ class SCPOClassifier(ConformalPredictor):
     @classmethod
     def upgraded(cls, parts: dict[str, Any]) -> dict[str, Any]:
         """Fields of a model file as they are called now: what is tried was a parameter each, and is ``search``."""
-        rest = dict(parts)
-        moved = {name: rest.pop(name) for name in _MOVED if name in rest}
-        if moved:
-            rest["search"] = _search_of(rest.get("search", "default"), moved)
+        rest = with_search(parts)
         rest = {"nested": False, "cost": None, **rest}
         return super().upgraded(rest)
 
@@ -325,25 +328,6 @@ class SCPOClassifier(ConformalPredictor):
         with Progress(show=self.verbose) as progress:
             runtime = Runtime(progress, seed, self.device, self.n_jobs)
             return case_of(estimator).train(rows, aim, settings, runtime)
-
-
-# Parameters of the classifier in model files of the first version that are settings of the search now.
-_OF_SEARCH = ("measure", "unfold", "max_iter", "average", "boost", "standardise")
-_MOVED = tuple(dict.fromkeys((*_OF_SEARCH, *Grid.names())))
-
-
-def _search_of(search: Any, moved: dict[str, Any]) -> Any:
-    """The settings that parameters of the first version say; the name of a search that they do not change."""
-    if search == "grid":
-        return Grid(**{name: moved[name] for name in Grid.names() if moved.get(name) is not None})
-    settings = as_search(search)
-    if not isinstance(settings, Search):
-        return settings
-    own = {name: moved[name] for name in _OF_SEARCH if name != "measure" and moved.get(name) is not None}
-    changed = replace(settings, **own)
-    if moved.get("measure") is not None:
-        changed = changed.only(moved["measure"])
-    return search if isinstance(search, str) and changed == SEARCHES[search] else changed
 
 
 def _whole(value: Any) -> bool:

@@ -54,8 +54,9 @@ def check_predictor(model: ConformalPredictor) -> None:
     must(fits(fitted.seed, int) and 0 <= fitted.seed < 2**32, f"{name}._seed must be a whole number")
     must(fits(model.folds_, list[Fold]) and model.folds_, f"{name}.folds_ must be a list of folds")
     measures = len(model.levels_) if model.trains_for_level else 1
-    how = {(one.by_label, one.by_group) for fold in model.folds_ for one in fold.calibrations}
-    must(len(how) == 1, "Fold.calibrations must all be by label, or by group, or not")
+    how = {(one.by_label, one.by_group, one.assurance) for fold in model.folds_ for one in fold.calibrations}
+    must(len(how) == 1, "Fold.calibrations must all be by label, or by group, or not, and have one assurance")
+    must(fitted.assurance is None or len(model.folds_) == 1, "Calibration.assurance is for one fold")
     for fold in model.folds_:
         must(len(fold.models) == len(fold.calibrations) == measures, f"Fold.models must be {measures}, one a level")
         for calibration in fold.calibrations:

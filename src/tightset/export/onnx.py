@@ -9,6 +9,7 @@ All that the library computes of a row is in the graph, calibration included. Wh
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -65,7 +66,8 @@ def to_onnx(
     -------
     proto : onnx.ModelProto
         The model. Its metadata (JSON) has ``classes``, the labels that columns of outputs stand for; ``outputs``, the
-        kind and the level of each; ``n_features`` and ``feature_names`` (null if X had none); and ``tightset_version``.
+        kind and the level of each; ``assurance``, if there is one; ``n_features`` and ``feature_names`` (null if X had
+        none); and ``tightset_version``.
         Of a table, ``inputs`` (the kind of each, and of categories the values and the texts for a missing one) and
         ``target`` instead of features.
 
@@ -125,6 +127,7 @@ def to_onnx(
             "tightset_version": __version__,
             "classes": model.classes_.tolist(),
             "outputs": {one.name: {"kind": one.kind, "confidence": one.level} for one in outputs},
+            **({} if model.fitted_.assurance is None else {"assurance": float(model.fitted_.assurance)}),
             **said,
         },
     )
@@ -175,6 +178,7 @@ class _Scored(NamedTuple):
     high: list[str]  # the most that each score may have been before its row was rounded
     alphas: list[list[np.ndarray]]
     slack: float  # by which scores may be rounded otherwise here
+    assurance: Fraction | None
 
     @classmethod
     def of(cls, graph: Graph, X: str, computed: str, model: ConformalPredictor, at: int) -> _Scored:
@@ -189,7 +193,7 @@ class _Scored(NamedTuple):
             slacks = [_slack(fold.models[at], some) for some in alphas]
             least.append(list(map(least_equal, alphas, slacks)))
             largest = max(largest, *(float(some.max(initial=0.0)) for some in slacks))
-        return cls(scores, high, least, largest)
+        return cls(scores, high, least, largest, model.fitted_.assurance)
 
     @property
     def rows(self) -> np.ndarray:
@@ -209,7 +213,7 @@ class _Scored(NamedTuple):
         return graph.add("Div", above, self.rows + 1.0)
 
     def sets(self, graph: Graph, level: Any, allow_empty: bool) -> str:
-        ranks = np.array([rank(level, int(rows)) for rows in self.rows])
+        ranks = np.array([rank(level, int(rows), self.assurance) for rows in self.rows])
         if len(self.scores) == 1:
             thresholds = [one[r - 1] if r else -np.inf for one, r in zip(self.alphas[0], ranks, strict=True)]
             kept = add_kept(graph, self.high[0], np.array(thresholds))

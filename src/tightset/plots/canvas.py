@@ -12,6 +12,7 @@ __all__ = [
     "SHARE",
     "axes_for",
     "colour_of_text",
+    "draw_cuts",
     "legend_above",
     "line_style",
     "new_figure",
@@ -50,6 +51,17 @@ def axes_for(ax: Any, width: float = 6.0, height: float = 4.0) -> Any:
 def colour_of_text(ax: Any) -> Any:
     """The colour in which the style in force writes on these axes."""
     return ax.xaxis.label.get_color()
+
+
+def draw_cuts(ax: Any, cuts: Any, eps: float) -> None:
+    """Lines at the p-values above which labels are in the set: one at ``eps``, or for the bar of each label its own."""
+    how = {"color": colour_of_text(ax), "ls": "--", "lw": 1.1}
+    if len(set(cuts)) > 1:
+        bars = range(len(cuts))
+        ax.vlines(cuts, [at - 0.5 for at in bars], [at + 0.5 for at in bars], label="line of each label", **how)
+        return
+    why = f"1 \N{MINUS SIGN} confidence = {eps:g}" if cuts[0] == eps else f"line with assurance: {cuts[0]:.3g}"
+    ax.axvline(cuts[0], label=why, **how)
 
 
 def line_style(at: int) -> dict[str, Any]:

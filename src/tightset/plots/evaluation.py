@@ -67,16 +67,19 @@ def coverage(
     At each level, 19 in 20 cases fall into the band. Coverage varies with the test rows and with the calibration rows:
     the band is beta-binomial (`tightset.conformal.intervals.coverage_band`). Where the number of calibration rows is
     not known it is binomial, for the test rows only, and too narrow. Of several predictors it is that of the fewest
-    rows.
+    rows. With ``assurance`` the band lies above the level, as coverage should.
     """
     series = _series(source, X, y, confidence, groups, need="coverage")
     ax = axes_for(ax)
     text = colour_of_text(ax)
-    counts = [calibration_rows if calibration_rows is not None else _counted(one) for one in named(source).values()]
-    known = None if any(count is None for count in counts) else min(count for count in counts if count is not None)
+    counts = [
+        (calibration_rows, _assurance(one, rows)) if calibration_rows is not None else _counted(one)
+        for one, rows in zip(named(source).values(), series.values(), strict=True)
+    ]
+    known, sure = min(counts, key=lambda one: np.sum(one[0] or 0))  # none if some are not known
     levels = np.array(sorted({row["confidence"] for rows in series.values() for row in rows}))
     n = min(row["n"] for rows in series.values() for row in rows)
-    edges = np.array([coverage_band(level, n, known, level=SHARE) for level in levels])
+    edges = np.array([coverage_band(level, n, known, level=SHARE, assurance=sure) for level in levels])
     off = levels if minus_confidence else np.zeros_like(levels)
     for at, (name, rows) in enumerate(series.items()):
         own = np.array([row["confidence"] for row in rows])
@@ -86,7 +89,8 @@ def coverage(
     how = {"color": text, "alpha": 0.16, "lw": 0, "zorder": 1, "label": f"{percent(SHARE)} band"}
     ax.fill_between(levels, edges[:, 0] - off, edges[:, 1] - off, **how)
     _confidence_axis(ax, source, levels)
-    calibrated = "binomial, calibration rows not known" if known is None else f"{known:,} calibration rows"
+    calibrated = "binomial, calibration rows not known" if known is None else f"{np.sum(known):,} calibration rows"
+    calibrated += "" if sure is None else f", {percent(float(sure))} assurance"
     ax.set_xlabel(f"confidence\n(band for {n:,} rows; {calibrated})")
     ax.set_ylabel("coverage minus confidence" if minus_confidence else "coverage")
     percent_ticks(ax.yaxis)
@@ -214,8 +218,18 @@ def _series(
     return series
 
 
-def _counted(source: Any) -> int | None:
-    return calibration_rows(source) if is_model(source) else None
+def _counted(source: Any) -> tuple[Any, Any]:
+    """The calibration rows of a predictor, with assurance those of each category, and its assurance."""
+    if not is_model(source):
+        return None, None
+    sure = source.fitted_.assurance
+    return calibration_rows(source) if sure is None else list(source.fitted_.calibration_rows().values()), sure
+
+
+def _assurance(source: Any, rows: list[dict[str, Any]]) -> Any:
+    """That of a predictor, or what rows of `evaluate` say of it."""
+    told = rows[0].get("assurance")
+    return source.fitted_.assurance if is_model(source) else None if told != told else told
 
 
 def _confidence_axis(ax: Any, source: Any, levels: np.ndarray) -> None:

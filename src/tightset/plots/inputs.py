@@ -89,7 +89,8 @@ def _levels_for(model: ConformalPredictor) -> list[Any]:
     """The levels of the constructor, and the usual ones for which there are calibration rows enough."""
     rows = min(model.fitted_.calibration_rows().values())
     known = {significance(level) for level in model.levels_}
-    usual = [one for one in _LEVELS if calibration_rows_needed(one) <= rows and significance(one) not in known]
+    sure = model.fitted_.assurance
+    usual = [one for one in _LEVELS if calibration_rows_needed(one, sure) <= rows and significance(one) not in known]
     return sorted([*model.levels_, *usual], key=float)
 
 

@@ -14,6 +14,7 @@ from tightset.plots.canvas import (
     MARKERS,
     axes_for,
     colour_of_text,
+    draw_cuts,
     legend_above,
     percent,
     percent_ticks,
@@ -185,9 +186,10 @@ def p_values(
     most: int = 20,
     ax: Any = None,
 ) -> Any:
-    """Draw the p-values of one row as bars, largest first: labels above ``1 - confidence`` are in the set.
+    """Draw the p-values of one row as bars, largest first: labels above the line are in the set.
 
-    A p-value says how unusual the row would be with that label. It is not a probability, and they do not add up to one.
+    The line is at ``1 - confidence``, or with assurance at ``r / (n + 1)``, for each label if calibrated so. A p-value
+    says how unusual the row would be with that label. It is not a probability, and they do not add up to one.
 
     Parameters
     ----------
@@ -224,35 +226,35 @@ def p_values(
         with quiet():
             p = np.asarray(source.predict_p(row, confidence=level, groups=groups))[0]
             kept = np.asarray(source.predict_set(row, confidence=level, groups=groups))[0]
+        cuts = source.fitted_.cuts(level, None if groups is None else np.asarray(groups).tolist()[0])
     else:
         p, level = np.asarray(source, dtype=float), 0.95 if confidence is None else confidence
         if p.ndim != 1 or not len(p) or not ((p >= 0) & (p <= 1)).all():
             raise ValueError(f"give a fitted predictor with x, or p-values (C,) of one row; got shape {p.shape}")
-        kept, names = p > float(significance(level)), list(range(len(p)) if labels is None else labels)
+        cuts = np.full(len(p), float(significance(level)))
+        kept, names = p > cuts, list(range(len(p)) if labels is None else labels)
     if len(names) != len(p):
         raise ValueError(f"labels must name each of the {len(p)} p-values; got {len(names)}")
     if true is not None and true not in names:
         raise ValueError(f"true must be one of the labels; got {true!r}")
     if most < 1:
         raise ValueError(f"most must be a positive number of labels; got {most!r}")
-    order = np.argsort(-p, kind="stable")
-    shown = order[:most]
-    ax = axes_for(ax, 5.6, 1.5 + 0.28 * max(len(shown), 3))
-    text, place, eps = colour_of_text(ax), np.arange(len(shown)), float(significance(level))
+    shown = np.argsort(-p, kind="stable")[:most]
+    ax, place = axes_for(ax, 5.6, 1.5 + 0.28 * max(len(shown), 3)), np.arange(len(shown))
     for inside, words in ((True, "in the set"), (False, "not in the set")):
         own = kept[shown] == inside
         if own.any():
             how = {"fc": COLOURS[0], "hatch": ""} if inside else {"fc": "none", "hatch": "////"}
             ax.barh(place[own], p[shown][own], 0.7, ec=COLOURS[0], lw=0.8, label=words, **how)
     for at, c in enumerate(shown):
-        beside = (p[c] if p[c] > eps else eps, at)  # not across the line
+        beside = (max(p[c], cuts[c]), at)  # not across the line
         ax.annotate(f"{p[c]:.3f}", beside, (4, 0), textcoords="offset points", va="center", fontsize="small")
-    ax.axvline(eps, color=text, ls="--", lw=1.1, label=f"1 \N{MINUS SIGN} confidence = {eps:g}")
+    draw_cuts(ax, cuts[shown], float(significance(level)))
     marks = ["  (true)" if true is not None and names[c] == true else "" for c in shown]
     ax.set_yticks(place, [f"{shortened(names[c])}{mark}" for c, mark in zip(shown, marks, strict=True)])
     note = f"\n(the {len(shown)} largest of {len(p)})" if len(shown) < len(p) else ""
-    ax.set(xlim=(0, min(1.18, 1.18 * max(float(p.max()), 2 * eps))), ylim=(len(shown) - 0.5, -0.5))
-    ax.set(xlabel=f"p-value{note}", ylabel="label")
+    right = min(1.18, 1.18 * max(float(p.max()), 2 * float(cuts.max())))
+    ax.set(xlim=(0, right), ylim=(len(shown) - 0.5, -0.5), xlabel=f"p-value{note}", ylabel="label")
     legend_above(ax)
     return ax
 
@@ -293,7 +295,7 @@ def _write_sets(
     from scipy.ndimage import distance_transform_edt
 
     ground = ax.get_facecolor() if ax.get_facecolor()[3] else ax.figure.get_facecolor()
-    halo = [patheffects.withStroke(linewidth=2.5, foreground=ground)]
+    how = {"weight": "bold", "path_effects": [patheffects.withStroke(linewidth=2.5, foreground=ground)]}
     low, span, size = np.array(extent[::2]), np.ptp(np.reshape(extent, (2, 2)), axis=1), len(code)
     taken = np.zeros(code.shape, dtype=bool)
     taken[tuple(np.clip((points - low) / span * size, 0, size - 1).astype(int).T[::-1])] = True
@@ -307,9 +309,7 @@ def _write_sets(
             up, across = np.unravel_index(int(np.argmax(room)), room.shape)
             if room[up, across] > 1:
                 x, y = low + span * (np.array([across, up]) + 0.5) / size
-                ax.text(
-                    x, y, name, ha="center", va="center", color=colour_of_text(ax), weight="bold", path_effects=halo
-                )
+                ax.text(x, y, name, ha="center", va="center", color=colour_of_text(ax), **how)
                 written.add(at)
                 break
     return written

@@ -29,7 +29,8 @@ def about_model(model: ConformalPredictor) -> dict[str, Any]:
     return {
         "name": type(model).__name__,
         "levels": in_words([level_text(level) for level in model.levels_]),
-        "too_few": together and calibration_rows_needed(0.999) > rows,  # as in `stops`
+        "assurance": None if model.fitted_.assurance is None else level_text(model.fitted_.assurance),
+        "too_few": together and calibration_rows_needed(0.999, model.fitted_.assurance) > rows,  # as in `stops`
         "one_for_all": not model.trains_for_level,
         "calibration_rows": f"{rows:,}",
         "by_label": model.fitted_.by_label,

@@ -56,7 +56,8 @@ def stops(model: ConformalPredictor, chosen: Any) -> tuple[list[Any], int]:
     """
     chosen = model.levels_[0] if chosen is None else check_levels(chosen)[0][0]
     rows, together = calibration(model)
-    usual = [level for level in _STOPS if not together or rows >= calibration_rows_needed(level)]
+    sure = model.fitted_.assurance
+    usual = [level for level in _STOPS if not together or rows >= calibration_rows_needed(level, sure)]
     usual = usual if len(usual) > 1 else list(_STOPS[:2])
     by_error = {significance(level): level for level in (*usual, *model.levels_, chosen)}
     levels = [by_error[eps] for eps in sorted(by_error, reverse=True)]
@@ -235,5 +236,6 @@ def by_label(model: ConformalPredictor, y: np.ndarray, found: Tally, levels: lis
     covered = np.array([np.bincount(at[one[known]], minlength=L) for one in found.covered])
     size = np.array([np.bincount(at, weights=one[known], minlength=L) for one in found.size]) / rows
     calibrated = model.fitted_.rows_of_labels()[of]
-    short = [short_labels(rows, one, level, calibrated) for level, one in zip(levels, covered, strict=True)]
+    how: dict[str, Any] = {"assurance": model.fitted_.assurance}
+    short = [short_labels(rows, one, level, calibrated, **how) for level, one in zip(levels, covered, strict=True)]
     return ByLabel(of, rows, covered, size, np.stack(share_interval(covered, rows)), short)

@@ -132,6 +132,9 @@ def thousandths(p: np.ndarray) -> list[Any]:
 
 def band(model: ConformalPredictor, level: Any, n: int) -> tuple[float, float]:
     rows, together = calibration(model)
+    sure = model.fitted_.assurance
+    if sure is not None:
+        return coverage_band(level, n, list(model.fitted_.calibration_rows().values()), assurance=sure)
     return coverage_band(level, n, rows if together else None)
 
 
@@ -216,15 +219,21 @@ def _level_note(model: ConformalPredictor, level: Any) -> str:
 def _verdict(model: ConformalPredictor, level: Any, seen: float, n: int, short: Shortfall) -> str:
     """What the coverage on average means; it never reassures of labels that fall short."""
     rows, together = calibration(model)
-    if together and rows < calibration_rows_needed(level):
+    sure = model.fitted_.assurance
+    needed = calibration_rows_needed(level, sure)
+    if together and rows < needed:
         return (
-            f"There are {rows:,} calibration rows, but {calibration_rows_needed(level):,} are needed to exclude a "
-            "label at this level: every set contains all labels."
+            f"There are {rows:,} calibration rows, but {needed:,} are needed to exclude a label at this level"
+            f"{'' if sure is None else ' with this assurance'}: every set contains all labels."
         )
     low, high = band(model, level, n)
     least, most = percents(low, high)
+    law = "if coverage is exactly as guaranteed, it"
+    if sure is not None:
+        law = f"{level_text(sure)} assurance asks for more than {level_text(level)}, and if new rows are like the "
+        law += "calibration rows, coverage"
     begin = (
-        f"On average over all rows: if coverage is exactly as guaranteed, it lies between {least} and {most} "
+        f"On average over all rows: {law} lies between {least} and {most} "
         f"on {n:,} row{'s' if n > 1 else ''}, 19 times out of 20. Here "
     )
     if seen < low:

@@ -7,10 +7,12 @@ does not show effects of several columns together.
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from tightset.conformal.assurance import least_error
 from tightset.conformal.ranks import significance
 from tightset.tables.predictor import TablePredictor
 
@@ -37,6 +39,7 @@ class Explanation(NamedTuple):
     kept: np.ndarray
     calibration_rows: np.ndarray  # (C,), of each label its own where coverage is by label
     influences: list[Influence]
+    assurance: Fraction | None = None
 
     @property
     def order(self) -> np.ndarray:
@@ -48,8 +51,8 @@ class Explanation(NamedTuple):
         return np.argsort(np.where(self.calibration_rows > 0, -p, 0), kind="stable")
 
     def joins_above(self, label: int) -> float:
-        """The confidence above which a label is in the sets of this measure: ``1 - p``."""
-        return float(1 - self.p[label])
+        """The confidence above which a label is in the sets of this measure: ``1 - p``, or less with assurance."""
+        return 1 - least_error(float(self.p[label]), int(self.calibration_rows[label]), self.assurance)
 
 
 def explain(model: TablePredictor, frame: Any, confidence: Any) -> Explanation:
@@ -80,7 +83,7 @@ def explain(model: TablePredictor, frame: Any, confidence: Any) -> Explanation:
         for place, column in enumerate(model.encoding.columns)
     ]
     influences.sort(key=lambda one: -one.moved)
-    return Explanation(float(1 - significance(confidence)), p[0], sets[0], rows, influences)
+    return Explanation(float(1 - significance(confidence)), p[0], sets[0], rows, influences, fitted.assurance)
 
 
 def _shown(value: Any) -> str:

@@ -117,7 +117,6 @@ def _thinned(part: np.ndarray, share: float, seed: int) -> np.ndarray:
 
 def split_rows(codes: np.ndarray, predictor: ConformalPredictor, *, test: float = 0.0) -> np.ndarray:
     """The part of each row: trains, calibrates (as many as the predictor asks for), tests; none for codes below 0."""
-    levels = predictor.levels_asked(None)[0]
     rng = generator(predictor.random_state)
     rows = np.flatnonzero(codes >= 0)
     part = np.where(codes >= 0, TRAIN, UNUSED).astype(np.int8)
@@ -127,7 +126,7 @@ def split_rows(codes: np.ndarray, predictor: ConformalPredictor, *, test: float 
         rows = rows[rest]
     if len(rows) < 4:
         raise TableError(f"{int((codes >= 0).sum())} rows are too few to train, calibrate and test with")
-    size = rows_to_hold(predictor.calibration_size, len(rows), max(levels, key=float), predictor.calibrating_share())
+    size = rows_to_hold(predictor, len(rows))
     strata = codes[rows] if predictor.label_conditional else np.zeros(len(rows), dtype=np.intp)
     part[rows[calibration_split(strata, codes[rows], size, rng)[1]]] = CALIBRATE
     return part

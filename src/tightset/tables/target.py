@@ -58,7 +58,7 @@ class Rare(NamedTuple):
         if not predictor.label_conditional:
             return cls(policy, _FEW_ROWS if rows is None else int(rows))
         strictest = max(predictor.levels_asked(None)[0], key=float)
-        needed = calibration_rows_needed(strictest)
+        needed = calibration_rows_needed(strictest, predictor.assurance)
         return cls(policy, max(_FEW_ROWS, 4 * needed) if rows is None else int(rows), strictest, needed)
 
 
