@@ -24,6 +24,7 @@ import numpy as np
 
 from tightset.compute.row_types import COARSE
 from tightset.compute.threads import cores
+from tightset.conformal.abstention import Abstention
 from tightset.conformal.lookups import members_of, ranks_among
 from tightset.conformal.ranks import rank, significance
 from tightset.storage.fields import fits, floats, must
@@ -55,7 +56,7 @@ class Calibration:
 
     ``slacks`` has, for types of rows that are coarser than those of calibration, within which distance scores count
     as equal (see `row_types`), and under ``"alone"`` by how much a row may score otherwise than in a batch; `widened`
-    counts so.
+    counts so. ``abstention`` has what `predict_or_abstain` needs, where rows are not by label or by group.
 
     >>> scores, y = np.array([[3.0, 1.0], [2.0, 5.0], [4.0, 0.0]]), np.array([0, 1, 0])
     >>> icp = Calibration.of(scores, y)
@@ -67,6 +68,7 @@ class Calibration:
 
     derived_fields = ("_in_order", "_rows", "_thresholds")
     slacks: Mapping[str, float] = MappingProxyType({})
+    abstention: Abstention | None = None
     mark = 0  # a number that tells these calibration rows from others, for random numbers
     _slack = 0.0
 
@@ -125,6 +127,9 @@ class Calibration:
         must(right and all(0 <= slack < np.inf for slack in slacks.values()), "Calibration.slacks must be distances")
         must(fits(mark, int) and 0 <= mark < 2**63, "Calibration.mark must be a whole number")
         result.slacks, result.mark = slacks, mark
+        result.abstention = abstention = parts.get("abstention")
+        right = fits(abstention, Abstention | None) and (abstention is None or abstention.is_sound())
+        must(right, "Calibration.abstention must be counts of answers and errors")
         return result
 
     def sort(self) -> None:

@@ -13,6 +13,7 @@ from tightset.compute.hashing import mark_of
 from tightset.compute.row_rounding import rounded, slack_of
 from tightset.compute.row_types import COARSE, coarser_than
 from tightset.compute.rows import RowSource, take
+from tightset.conformal.abstention import Abstention
 from tightset.conformal.calibration import Calibration
 from tightset.estimators.cautions import warn_of_guessing
 from tightset.estimators.fitted import CALIBRATED, Fitted
@@ -56,6 +57,8 @@ def calibrate(
     found = [Calibration.of_own(one.scores, y, len(fitted.classes), by_label=by_label, groups=groups) for one in own]
     for calibration, slacks, one in zip(found, _slacks(fitted, models, rows, own), own, strict=True):
         calibration.slacks, calibration.mark = slacks, mark_of(one.scores, y)
+        if not by_label and groups is None and thresholds:
+            calibration.abstention = Abstention.of(one.margin, one.wrong)
         if thresholds:
             calibration.find_thresholds(fitted.levels)
     warn_of_guessing(own[0].first, y, fitted.classes)
