@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from tightset.tables.predictor import TablePredictor
 
 __all__ = [
+    "Abstain",
     "AsJson",
+    "Assurance",
     "Categorical",
     "Confidence",
     "Data",
@@ -62,6 +64,18 @@ Confidence = Annotated[
         help="Level between 0 and 1; may be repeated. Default: 0.95, or the model's.",
         show_default=False,
     ),
+]
+Abstain = Annotated[
+    float | None,
+    typer.Option(
+        metavar="ERROR",
+        help="Write one label for each row that is certain enough, and an empty set for the others: among answered "
+        "rows at most this share is wrong.",
+        show_default=False,
+    ),
+]
+Assurance = Annotated[
+    float, typer.Option(metavar="SHARE", help="With --abstain: how certain the error rate is to hold.")
 ]
 Estimator = Annotated[
     str,

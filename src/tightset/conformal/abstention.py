@@ -34,7 +34,8 @@ from tightset.storage.registry import storable
 
 __all__ = ["Abstention", "rows_needed", "top_and_margin"]
 
-_SHARE, _MOST = 10, 500  # of the calibration rows one in ten proposes thresholds, but no more than these
+_SHARE, _MOST = 10, 250  # of the calibration rows one in ten proposes thresholds, but no more than these
+_PARTS = 4  # thresholds between two margins
 _ALL = -1.0  # a threshold that every margin exceeds
 _ENDLESS = 1e300  # the margin over a label whose score is minus infinity
 _SAME = 1e-6  # of the largest margin: margins this close may be copies of a row that were rounded differently
@@ -44,12 +45,13 @@ _SAME = 1e-6  # of the largest margin: margins this close may be copies of a row
 class Abstention(NamedTuple):
     """What calibration rows say of thresholds ``(J,)``: how many of those that test are answered, and wrong.
 
-    The last threshold is below every margin, so all testing rows are answered there. ``share (J,)`` is the share of
-    answers among the rows that proposed the thresholds, by which tests are planned; ``rows`` counts both kinds of rows.
+    The last threshold is below every margin, so all testing rows are answered there. ``share (J,)`` is about the
+    share of answers among the rows that proposed the thresholds, by which tests are planned; ``rows`` counts all
+    calibration rows.
 
     >>> found = Abstention.of(np.linspace(0, 1, 1000), np.arange(1000) < 200)  # the 200 least certain are wrong
     >>> found.threshold(0.05, 0.95), found.threshold(0.3, 0.95), found.threshold(0.001, 0.95)
-    (0.16816816816816815, -1.0, None)
+    (0.1642892892892893, -1.0, None)
     """
 
     thresholds: np.ndarray
@@ -65,12 +67,13 @@ class Abstention(NamedTuple):
         chosen = np.random.default_rng(n).choice(n, min(n // _SHARE, _MOST), replace=False)
         proposing = np.zeros(n, dtype=bool)
         proposing[chosen] = True
-        grid = np.sort(margins[proposing])[::-1]
+        grid = np.append(np.sort(margins[proposing])[::-1], 0.0)
         scale = np.max(grid, initial=0.0, where=grid < _ENDLESS)
         # Between margins, not at them: then a copy of a row falls on the same side whatever the rounding.
-        above = np.flatnonzero(grid[:-1] - grid[1:] > _SAME * scale)
-        thresholds = np.append((grid[above] + grid[above + 1]) / 2, _ALL)
-        share = np.append((above + 1) / max(len(grid), 1), 1.0)
+        above = np.flatnonzero(grid[:-1] - grid[1:] > _SAME * scale)[:, None]
+        parts = (np.arange(_PARTS) + 0.5) / _PARTS
+        thresholds = np.append(grid[above] + parts * (grid[above + 1] - grid[above]), _ALL)
+        share = np.append(np.minimum((above + 0.5 + parts) / max(len(grid) - 1, 1), 1.0), 1.0)
         tested, failed = np.sort(margins[~proposing]), np.sort(margins[~proposing & wrong])
         answered, mistaken = (
             len(one) - np.searchsorted(one, thresholds, side="right").astype(np.int64) for one in (tested, failed)
@@ -115,7 +118,7 @@ class Abstention(NamedTuple):
         right = right and share.shape == answered.shape == wrong.shape == t.shape
         if not (right and np.isfinite(t).all() and np.isfinite(share).all()):
             return False
-        ordered = (np.diff(t) < 0).all() and all((np.diff(one) >= 0).all() for one in (share, answered, wrong))
+        ordered = (np.diff(t) <= 0).all() and all((np.diff(one) >= 0).all() for one in (share, answered, wrong))
         counted = wrong[0] >= 0 and (wrong <= answered).all() and answered[-1] <= rows < 2**53
         return bool(ordered and counted and t[-1] == _ALL and share[0] >= 0 and share[-1] == 1)
 

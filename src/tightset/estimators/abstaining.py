@@ -76,12 +76,13 @@ class Abstaining(ABC):
         Examples
         --------
         >>> from sklearn.datasets import load_digits
+        >>> from sklearn.model_selection import train_test_split
         >>> from tightset import ConformalClassifier
-        >>> X, y = load_digits(return_X_y=True)
-        >>> clf = ConformalClassifier(random_state=0).fit(X[:1200], y[:1200])
-        >>> labels, answered = clf.predict_or_abstain(X[1200:], error=0.05)
-        >>> print(f"{answered.mean():.0%} answered, {(labels != y[1200:])[answered].mean():.1%} of them wrong")
-        92% answered, 4.7% of them wrong
+        >>> X, X_new, y, y_new = train_test_split(*load_digits(return_X_y=True), random_state=0)
+        >>> clf = ConformalClassifier(random_state=0).fit(X, y)
+        >>> labels, answered = clf.predict_or_abstain(X_new, error=0.03)
+        >>> print(f"{answered.mean():.0%} answered, {(labels != y_new)[answered].mean():.1%} of them wrong")
+        85% answered, 0.8% of them wrong
         """
         _check_share(error, "error", 0.05)
         _check_share(assurance, "assurance", 0.95)
