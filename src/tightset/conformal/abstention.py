@@ -36,6 +36,7 @@ __all__ = ["Abstention", "rows_needed", "top_and_margin"]
 
 _SHARE, _MOST = 10, 250  # of the calibration rows one in ten proposes thresholds, but no more than these
 _PARTS = 4  # thresholds between two margins
+_FEW = 0.7  # of the testing rows
 _ALL = -1.0  # a threshold that every margin exceeds
 _ENDLESS = 1e300  # the margin over a label whose score is minus infinity
 _SAME = 1e-6  # of the largest margin: margins this close may be copies of a row that were rounded differently
@@ -96,12 +97,12 @@ class Abstention(NamedTuple):
     def _weights(self, error: float, delta: float) -> np.ndarray:
         """Levels ``(J,)`` at the starts, zero elsewhere: where about ``m, 2 m, 4 m, ...`` rows are answered.
 
-        ``m`` rows can pass with one error among them. One start alone would waste the whole level if it is unlucky, or
-        if the most certain rows are not those with the fewest errors.
+        ``m`` rows can pass with one error among them; if most rows would be needed for that, there is one start, which
+        passes without an error. (One start alone is unlucky too often where there are many rows.)
         """
         starts, tested = [], int(self.answered[-1])
         at_least = _rows_to_pass(1, error, delta)
-        if at_least <= tested:
+        if at_least <= _FEW * tested:
             most = 1 + int(np.log2(tested / at_least))
             first = _rows_to_pass(1, error, delta / most)
             starts = [first * 2**i for i in range(most) if first * 2**i <= tested]

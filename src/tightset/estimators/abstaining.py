@@ -140,8 +140,9 @@ def _warn_of_silence(abstention: Abstention, error: float, assurance: float) -> 
         )
     else:
         warn(
-            f"no row is answered: {aim} cannot be certified on {own:,} calibration rows, because too many of the most "
-            "certain ones are wrong; allow a larger error, give more calibration rows, or use a better classifier"
+            f"no row is answered: {aim} cannot be certified on {own:,} calibration rows: for their number, too many "
+            "of the most certain ones are wrong; allow a larger error, give more calibration rows, or use a better "
+            "classifier"
         )
 
 
