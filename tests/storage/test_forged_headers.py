@@ -221,7 +221,7 @@ def test_thresholds_are_worked_out_and_not_read(scpo, tmp_path):
     assert sets.any()
     np.testing.assert_array_equal(tightset.load(tmp_path / "forged").predict_set(X), sets)
     said = json.loads(storage._split(scpo)[1]["__metadata__"]["tightset"])
-    assert of_kind(said, "Calibration").keys() == {"alphas", "by_label", "by_group", "slacks", "mark"}
+    assert of_kind(said, "Calibration").keys() == {*("alphas", "by_label", "by_group", "slacks", "mark", "abstention")}
 
 
 if __name__ == "__main__":

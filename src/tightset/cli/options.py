@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from tightset.tables.predictor import TablePredictor
 
 __all__ = [
+    "Abstain",
     "AsJson",
     "Assurance",
     "Categorical",
+    "CertainBy",
     "Confidence",
     "Data",
     "Decimal",
@@ -73,6 +75,18 @@ Assurance = Annotated[
         "rows, such as 0.95; sets are a little larger. Default: coverage holds on average.",
         show_default=False,
     ),
+]
+Abstain = Annotated[
+    float | None,
+    typer.Option(
+        metavar="ERROR",
+        help="Write one label for each row that is certain enough, and an empty set for the others: among answered "
+        "rows at most this share is wrong.",
+        show_default=False,
+    ),
+]
+CertainBy = Annotated[
+    float, typer.Option(metavar="SHARE", help="With --abstain: how certain the error rate is to hold.")
 ]
 Estimator = Annotated[
     str,

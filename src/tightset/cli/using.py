@@ -14,7 +14,9 @@ import typer
 
 from tightset.cli.about import BASELINE, DATA_HASH
 from tightset.cli.options import (
+    Abstain,
     AsJson,
+    CertainBy,
     Confidence,
     Data,
     Decimal,
@@ -50,6 +52,8 @@ def predict(
         typer.Option(metavar="FILE", help="The file to write. Default: standard output.", show_default=False),
     ] = None,
     confidence: Confidence = None,
+    abstain: Abstain = None,
+    assurance: CertainBy = 0.95,
     form: Annotated[
         str | None,
         typer.Option(
@@ -84,7 +88,7 @@ def predict(
     Example: tightset predict iris.tightset new.csv --out sets.csv --keep id
     """
     from tightset.storage.file import written_whole
-    from tightset.tables.predictions import FORMATS, first_of, predicted
+    from tightset.tables.predictions import FORMATS, answers, first_of, predicted
 
     if out is None and sys.stdout is None:
         raise typer.BadParameter("standard output is closed; give a file to write to", param_hint="--out")
@@ -100,7 +104,12 @@ def predict(
             as_they_are = [name for name in keep or [] if name not in numbers]  # identifiers may begin with zeros
             for frame in table.chunks(text=[*loaded.encoding.text, *as_they_are], progress=progress):
                 _check_keep(keep or [], frame)
-                yield predicted(loaded, frame, levels, keep or [], strict=not lenient)
+                if abstain is None:
+                    yield predicted(loaded, frame, levels, keep or [], strict=not lenient)
+                else:
+                    level = levels if confidence and len(levels) > 1 else confidence and levels[0]
+                    how = {"error": abstain, "assurance": assurance, "confidence": level}
+                    yield answers(loaded, frame, keep or [], strict=not lenient, **how)
 
         if form == "table":
             lines, more = first_of(chunks(), 20)

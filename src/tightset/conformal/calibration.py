@@ -27,6 +27,7 @@ import numpy as np
 
 from tightset.compute.row_types import COARSE
 from tightset.compute.threads import cores
+from tightset.conformal.abstention import Abstention
 from tightset.conformal.lookups import members_of, ranks_among
 from tightset.conformal.ranks import rank, significance
 from tightset.storage.fields import fits, floats, must
@@ -58,7 +59,7 @@ class Calibration:
 
     ``slacks`` has, for types of rows that are coarser than those of calibration, within which distance scores count
     as equal (see `row_types`), and under ``"alone"`` by how much a row may score otherwise than in a batch; `widened`
-    counts so.
+    counts so. ``abstention`` has what `predict_or_abstain` needs, where rows are not by label or by group.
 
     >>> scores, y = np.array([[3.0, 1.0], [2.0, 5.0], [4.0, 0.0]]), np.array([0, 1, 0])
     >>> icp = Calibration.of(scores, y)
@@ -70,6 +71,7 @@ class Calibration:
 
     derived_fields = ("_in_order", "_rows", "_thresholds")
     slacks: Mapping[str, float] = MappingProxyType({})
+    abstention: Abstention | None = None
     mark = 0  # a number that tells these calibration rows from others, for random numbers
     assurance: Fraction | None = None  # of coverage given the calibration rows, in each category by itself
     _slack = 0.0
@@ -132,6 +134,9 @@ class Calibration:
         right = sure is None or (isinstance(sure, Fraction) and 0 < sure < 1 and sure.denominator <= 10**9)
         must(right, "Calibration.assurance must be a fraction between 0 and 1")
         result.slacks, result.mark, result.assurance = slacks, mark, sure
+        result.abstention = abstention = parts.get("abstention")
+        right = fits(abstention, Abstention | None) and (abstention is None or abstention.is_sound())
+        must(right, "Calibration.abstention must be counts of answers and errors")
         return result
 
     def sort(self) -> None:

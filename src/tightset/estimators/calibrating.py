@@ -13,6 +13,7 @@ from tightset.compute.hashing import mark_of
 from tightset.compute.row_rounding import rounded, slack_of
 from tightset.compute.row_types import COARSE, coarser_than
 from tightset.compute.rows import RowSource, take
+from tightset.conformal.abstention import Abstention
 from tightset.conformal.calibration import Calibration
 from tightset.conformal.ranks import as_assurance
 from tightset.estimators.cautions import warn_of_guessing
@@ -68,6 +69,8 @@ def calibrate(
         calibration.slacks, calibration.mark = slacks, mark_of(one.scores, y)
         if assurance is not None:
             calibration.assurance = as_assurance(assurance)
+        if not by_label and groups is None and thresholds:
+            calibration.abstention = Abstention.of(one.margin, one.wrong)
         if thresholds:
             calibration.find_thresholds(fitted.levels)
     if likely:

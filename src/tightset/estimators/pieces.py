@@ -17,6 +17,7 @@ from tightset.compute.hashing import hash_uniform
 from tightset.compute.row_types import COARSE
 from tightset.compute.rows import take
 from tightset.conformal import calibration as icp
+from tightset.conformal.abstention import top_and_margin
 from tightset.conformal.calibration import Calibration
 
 __all__ = ["OwnScores", "ScoredRows", "joined", "pieces", "together", "whole"]
@@ -85,6 +86,10 @@ class ScoredRows:
         """The index of the most conforming label of each row."""
         return icp.most_conforming(*self._scored)
 
+    def top_and_margin(self) -> tuple[np.ndarray, np.ndarray]:
+        """The same for a single fold, and the lead of that label over the next."""
+        return top_and_margin(self._scored[1][0])
+
 
 def whole(n: int, parts: Iterable[tuple[slice, list[np.ndarray]]]) -> np.ndarray:
     """``(levels, n, C)`` from pieces with an array ``(rows, C)`` for each level.
@@ -103,10 +108,15 @@ def whole(n: int, parts: Iterable[tuple[slice, list[np.ndarray]]]) -> np.ndarray
 
 
 class OwnScores(NamedTuple):
-    """Settled scores ``(n,)`` of the own labels of calibration rows, and whether no label has a higher one."""
+    """Settled scores ``(n,)`` of the own labels of calibration rows, and whether no label has a higher one.
+
+    ``margin`` is the lead of the most conforming label over the next, and ``wrong`` whether it is not the own label.
+    """
 
     scores: np.ndarray
     first: np.ndarray
+    margin: np.ndarray
+    wrong: np.ndarray
 
 
 def together(parts: Iterable[OwnScores]) -> OwnScores:

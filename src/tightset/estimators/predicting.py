@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -18,6 +18,7 @@ from tightset.conformal import metrics
 from tightset.conformal.inefficiency import as_inefficiency
 from tightset.conformal.ranks import significance
 from tightset.estimators import frames
+from tightset.estimators.abstaining import Abstaining
 from tightset.estimators.cautions import warn_of_few_rows, warn_of_unknown_labels
 from tightset.estimators.checks import check_columns, check_groups, check_levels, generator, sound_rows
 from tightset.estimators.fitted import Asked, Fitted, Fold, of_partition
@@ -28,7 +29,7 @@ from tightset.exceptions import warn
 __all__ = ["Predicting", "codes_of"]
 
 
-class Predicting(ABC):
+class Predicting(Abstaining):
     """The part of `ConformalPredictor` that needs a fitted one."""
 
     confidence: Any

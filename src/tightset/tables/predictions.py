@@ -25,6 +25,7 @@ __all__ = [
     "JsonLines",
     "Line",
     "ParquetLines",
+    "answers",
     "first_of",
     "no_formula",
     "predicted",
@@ -67,6 +68,17 @@ def _lines(
             for level, (order, p, sizes) in zip(levels, found, strict=True):
                 size = sizes[at]
                 yield Line(number + 1, own, float(level), names[order[at, :size]].tolist(), p[at, :size].tolist())
+
+
+def answers(model: TablePredictor, frame: Any, keep: Sequence[str], *, strict: bool, **how: Any) -> Iterator[Line]:
+    """Lines with one label or none, by `predict_or_abstain`, whose parameters are ``how``."""
+    rows = model.encode(frame, strict=strict)
+    labels, answered = model.predictor.predict_or_abstain(rows, **how)
+    level = model.levels_[0] if how["confidence"] is None else how["confidence"]
+    p = model.predictor.predict_p(rows, confidence=level)[np.arange(len(rows)), np.searchsorted(model.classes_, labels)]
+    kept = frame[list(keep)].astype(object).where(frame[list(keep)].notna(), None).to_numpy().tolist()
+    told = zip(frame.index.tolist(), kept, labels.tolist(), answered.tolist(), p.tolist(), strict=True)
+    return (Line(row + 1, own, float(level), [str(one)] * sure, [q] * sure) for row, own, one, sure, q in told)
 
 
 def _ordered(sets: np.ndarray, p: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[int]]:

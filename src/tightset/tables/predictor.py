@@ -159,6 +159,23 @@ class TablePredictor:
         """
         return self.predictor.predict(self.encode(frame))
 
+    def predict_or_abstain(self, frame: Any, **how: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return one label for each row of a data frame that is certain enough, and which rows those are.
+
+        Parameters
+        ----------
+        frame : pandas.DataFrame of n_samples rows
+            The rows.
+        **how : dict
+            Parameters of `SCPOClassifier.predict_or_abstain`.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+        answered : ndarray of bool of shape (n_samples,)
+        """
+        return self.predictor.predict_or_abstain(self.encode(frame), **how)
+
     def evaluate(self, frame: Any, y: Any = None, **how: Any) -> Any:
         """Measure coverage, set size and more on labelled rows.
 
