@@ -163,6 +163,4 @@ def test_the_summary_says_what_its_figures_are_of(blobs):
     assert "labels per set" in quick_scpo(confidence=0.9).fit(*blobs).summary()
     assert "of mean inefficiency (log)" in quick_scpo(confidence=0.9, inefficiency="log").fit(*blobs).summary()
     by_label = quick_scpo(confidence=0.9, label_conditional=True).fit(*blobs).summary()
-    assert by_label.endswith(
-        "These figures are for average coverage; with coverage by label or group, sets are larger."
-    )
+    assert by_label.endswith("Coverage is by label, for both, in training as in calibration.")

@@ -9,7 +9,7 @@ from tightset.compute.arrays import add_up, label_runs, own_label
 from tightset.compute.contracts import check_offers
 from tightset.conformal.inefficiency import LOG
 from tightset.measures import MEASURES
-from tightset.objectives.contract import Objective
+from tightset.objectives.contract import Objective, SummedObjective
 from tightset.objectives.log_loss import LogLoss
 from tightset.objectives.penalised import Penalised
 from tightset.objectives.profiled import Profiled
@@ -38,6 +38,7 @@ def test_every_objective_that_a_search_may_descend_is_here():
 @every
 def test_it_offers_what_is_asked_for(objective):
     check_offers(objective, Objective)
+    check_offers(objective, SummedObjective)
 
 
 @every
@@ -90,7 +91,8 @@ def test_what_is_no_objective_or_no_measure_is_refused_by_name():
     rows = np.ones((2, 2)), np.array([0, 1])
     rest = np.ones((1, 2)), np.zeros((1, 2, 2)), np.zeros((1, 2, 1))
     with pytest.raises(
-        TypeError, match=r"object is no Objective: it lacks beside, block, .*\(see tightset\.objectives\.contract"
+        TypeError,
+        match=r"object is no Objective: it lacks take, value_and_gradient .*\(see tightset\.objectives\.contract",
     ):
         Training(*rows, MEASURES["linear"], object(), *rest)
     with pytest.raises(TypeError, match="LogLoss is no Measure: it lacks backward, export, forward"):

@@ -116,16 +116,9 @@ def test_held_out_margins_come_from_models_that_have_not_seen_the_row(blobs):
     scores = np.stack([view.X @ theta for theta in found.theta])
     A = scores - np.log(np.exp(scores).sum(axis=2, keepdims=True))
     np.testing.assert_allclose(own, A[fold, np.arange(len(y)), y], atol=1e-4)  # log-likelihoods
-    inner = judge.threshold(judge.own(A[-1]))  # on the rows that it has seen
-    assert q == pytest.approx(
-        inner
-        + judge.threshold(
-            np.concatenate(
-                [judge.own(A[f])[fold == f] - judge.threshold(judge.own(A[f]), fold != f) for f in range(3)]
-            )[np.argsort(np.concatenate([np.flatnonzero(fold == f) for f in range(3)]))]
-        ),
-        abs=1e-4,
-    )
+    apart = np.stack([A[f] - judge.thresholds(A[f], fold != f) for f in range(3)])[fold, np.arange(len(y))]
+    inner = judge.thresholds(A[-1])  # on the rows that it has seen
+    assert q == pytest.approx(inner + judge.thresholds(apart), abs=1e-4)
 
 
 def test_a_level_does_not_depend_on_its_company(bands):

@@ -16,7 +16,7 @@ from tightset.models.columns import Columns
 from tightset.objectives.log_loss import LogLoss
 from tightset.objectives.profiled import Profiled
 from tightset.objectives.training import Training
-from tightset.search.refinement import _OnAllRows, _Piece
+from tightset.search.all_rows import OnAllRows, Piece
 
 
 def pieces_of(X, measures, objective_of, seed=0):
@@ -28,7 +28,7 @@ def pieces_of(X, measures, objective_of, seed=0):
         pull = rng.uniform(0, 1, (len(anchor), 1))
         gamma = 1.0 + at
         columns = Columns.plain(X)
-        found.append(_Piece(columns, name, objective_of(0.2, gamma), 0.2, gamma, theta, anchor, pull, 0.0))
+        found.append(Piece(columns, name, objective_of(0.2, gamma), 0.2, gamma, theta, anchor, pull, np.zeros(1)))
     return found
 
 
@@ -47,12 +47,12 @@ def stacked(pieces):
 @pytest.mark.parametrize("objective", [profiled(SIZE), profiled(LOG), lambda *_: LogLoss()], ids=["size", "log", "nll"])
 def test_losses_and_gradients_are_those_of_all_rows_at_once(objective, weighted, monkeypatch):
     monkeypatch.setattr("tightset.compute.rows._ROWS_PER_BLOCK", 37)
-    monkeypatch.setattr("tightset.search.refinement._ENTRIES_AT_ONCE", 5 * 11)
+    monkeypatch.setattr("tightset.search.all_rows._ENTRIES_AT_ONCE", 5 * 11)
     X, y = rows_with_labels(150)
     weight = np.random.default_rng(1).uniform(0.5, 2, 150) if weighted else None
     pieces = pieces_of(X, ["linear", "softmax", "two-matrix", "softmax"], objective)
     with Threads(2) as threads:
-        problem = _OnAllRows.of(MemoryRows(X).summed(y, weight, threads=threads), pieces, None)
+        problem = OnAllRows.of(MemoryRows(X).summed(y, weight, threads=threads), pieces, None)
         loss, gradient = problem(stacked(pieces))
     order = np.argsort(y, kind="stable")
     for b, piece in enumerate(pieces):
@@ -69,7 +69,7 @@ def test_gradients_meet_finite_differences():
     X, y = rows_with_labels(80)
     pieces = pieces_of(X, ["linear", "two-matrix"], profiled(SIZE))
     with Threads(1) as threads:
-        problem = _OnAllRows.of(MemoryRows(X).summed(y, None, threads=threads), pieces, None)
+        problem = OnAllRows.of(MemoryRows(X).summed(y, None, threads=threads), pieces, None)
         at = stacked(pieces)
         slope = numeric_gradient(lambda theta: problem(theta)[0], at)
         np.testing.assert_allclose(problem(at)[1], slope, atol=1e-4)
@@ -80,7 +80,7 @@ def test_a_threshold_far_from_where_it_was_looked_for_is_found():
     (piece,) = pieces_of(X, ["linear"], profiled(SIZE))
     with Threads(1) as threads:
         rows = MemoryRows(X).summed(y, None, threads=threads)
-        near, far = (_OnAllRows.of(rows, [piece._replace(about=about)], None) for about in (0.0, 500.0))
+        near, far = (OnAllRows.of(rows, [piece._replace(about=np.array([about]))], None) for about in (0.0, 500.0))
         for hard in (False, True):
             found = [problem.thresholds([piece.theta], hard=hard)[0] for problem in (near, far)]
             assert abs(found[0] - found[1]) < 1e-3

@@ -15,6 +15,7 @@ import typer
 from tightset.cli.exporting import exporting_app
 from tightset.cli.looking import looking_app
 from tightset.cli.options import without_nan
+from tightset.cli.predicting import predicting_app
 from tightset.cli.show import say, say_json, show, visible
 from tightset.cli.training import training_app
 from tightset.cli.using import using_app
@@ -121,6 +122,7 @@ def demo(
 
 
 app.add_typer(training_app)
+app.add_typer(predicting_app)
 app.add_typer(using_app)
 app.add_typer(looking_app)
 app.add_typer(exporting_app)

@@ -120,10 +120,8 @@ class Calibration:
             must(isinstance(category, tuple) and len(category) == 2, "a category of Calibration.alphas is no pair")
             group, label = category
             must((group is None) != by_group, "a category of Calibration.alphas has no group, or one too many")
-            must(
-                type(label) is int and (label >= 0 if by_label else label == -1),
-                "a label of Calibration.alphas is none",
-            )
+            right = type(label) is int and (label >= 0 if by_label else label == -1)
+            must(right, "a label of Calibration.alphas is none")
             floats(scores, "Calibration.alphas", None, finite=False)
         result = cls(dict(alphas or {}), by_label=bool(by_label), by_group=bool(by_group))
         slacks, mark = parts.get("slacks", {}), parts.get("mark", 0)

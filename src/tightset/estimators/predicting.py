@@ -327,10 +327,9 @@ class Predicting(Abstaining):
         return self._check_rows(sound_rows(X), reset=reset)
 
     def _check_new_groups(self, fitted: Fitted, groups: Any) -> Any:
-        by_group = fitted.by_group
-        if by_group and groups is None:
+        if fitted.by_group and groups is None:
             raise ValueError("groups must be given: the predictor was calibrated by group")
-        if groups is not None and not by_group:
+        if groups is not None and not fitted.by_group:
             raise ValueError("groups were given, but the predictor was fitted without groups; pass groups to fit too")
         if groups is not None:
             groups = check_labels(groups, "groups")
