@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo install test lint imports docs docs-pages docs-serve bench bench-ways bench-gpu bench-dask bench-peers claims paper efficiency clean
+.PHONY: demo install test lint imports docs docs-pages docs-serve bench bench-ways bench-gpu bench-dask bench-peers claims paper efficiency asked clean
 
 # Installs no more than the demo needs, unless more is there.
 demo:
@@ -75,6 +75,11 @@ paper: $(VENV)/installed
 efficiency: $(VENV)/installed
 	$(BIN)/python -m studies efficiency run --out results/efficiency
 	$(BIN)/python -m studies efficiency report --results results/efficiency --out docs/efficiency.md
+
+# Training by label, by group, for costs and for single labels (several hours on 2 cores; it goes on where it was broken off).
+asked: $(VENV)/installed
+	$(BIN)/python -m studies asked run --out results/asked
+	$(BIN)/python -m studies asked report --results results/asked --out docs/asked.md
 
 # MAPIE, crepes and puncc on the same classifiers (one to two hours on 2 cores; raw data: python -m studies data fetch).
 bench-peers: $(VENV)/installed

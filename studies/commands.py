@@ -11,7 +11,7 @@ import typer
 
 from tightset.cli.show import say
 
-__all__ = ["data_app", "efficiency_app", "paper_app", "peers_app"]
+__all__ = ["asked_app", "data_app", "efficiency_app", "paper_app", "peers_app"]
 
 data_app = typer.Typer(no_args_is_help=True, help="The paper's raw data sets.\n\nExample: python -m studies data list")
 
@@ -20,6 +20,10 @@ paper_app = typer.Typer(
 )
 efficiency_app = typer.Typer(
     no_args_is_help=True, help="How small the sets are.\n\nExample: python -m studies efficiency run --dataset wine"
+)
+asked_app = typer.Typer(
+    no_args_is_help=True,
+    help="Training for what is asked.\n\nExample: python -m studies asked run --dataset wine --splits 1",
 )
 peers_app = typer.Typer(
     no_args_is_help=True,
@@ -211,6 +215,42 @@ def efficiency_report(
     from studies.efficiency_report import write_efficiency
 
     write_efficiency(results, out, figures=figures)
+    say(f"written: {out}")
+
+
+@asked_app.command("run")
+def asked_run(
+    out: Annotated[Path, typer.Option(help="Folder of results; a run that was broken off goes on there.")] = Path(
+        "results/asked"
+    ),
+    splits: Annotated[int, typer.Option(min=1, help="Splits of each set.")] = 5,
+    dataset: Annotated[list[str] | None, typer.Option(help="Only this data set; may be repeated.")] = None,
+    data_dir: DataDir = None,
+    device: Annotated[str | None, typer.Option(help="A PyTorch device to train on, such as cuda.")] = None,
+) -> None:
+    """Measure training by label, by group and for costs against training for size; every finished row is kept.
+
+    Example: python -m studies asked run --dataset wine --splits 1 --out quick
+    """
+    from studies.asked import ASKED, plan
+
+    experiments = plan(range(splits), _known(dataset))
+    _measure(ASKED, experiments, out, data_dir, device)
+    say(f"{len(experiments)} rows in {out / 'rows.csv'}; next: python -m studies asked report --results {out}")
+
+
+@asked_app.command("report")
+def asked_report(
+    results: Annotated[Path, typer.Option(help="Folder of results of `asked run`.")] = Path("results/asked"),
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("docs/asked.md"),
+) -> None:
+    """Write the page about training for what is asked from stored results.
+
+    Example: python -m studies asked report --results results/asked --out docs/asked.md
+    """
+    from studies.asked_report import write_asked
+
+    write_asked(results, out)
     say(f"written: {out}")
 
 

@@ -15,6 +15,7 @@ from tightset.conformal.inefficiency import as_inefficiency
 from tightset.estimators.base import ConformalPredictor
 from tightset.estimators.cases import case_of
 from tightset.estimators.checks import generator
+from tightset.estimators.ordering import label_order
 from tightset.estimators.upgrades import with_search
 from tightset.search.problem import Aim, Outcome, Runtime, TrainingRows
 from tightset.search.settings import Grid, Search, as_search
@@ -69,6 +70,8 @@ class SCPOClassifier(ConformalPredictor):
     cost : dict, array-like of shape (n_classes,) or (n_classes, n_classes), or None, default None
         What a label in a set costs, by label, or by true label (row) and label in the set (column). Sets of small cost
         are then trained for, and w is the cost of a set.
+    ordered : bool or list of labels, default False
+        Labels have an order, that of ``classes_`` or of the list, and sets are intervals of it, as narrow as possible.
     calibration_size : float, int or None, default None
         Rows held aside, a fraction or a number. By default a quarter, and more (up to half) if the level needs more.
     assurance : float or None, default None
@@ -146,6 +149,7 @@ class SCPOClassifier(ConformalPredictor):
         nested: bool = False,
         inefficiency: Any = "size",
         cost: Any = None,
+        ordered: Any = False,
         calibration_size: Any = None,
         assurance: float | None = None,
         label_conditional: bool = False,
@@ -163,6 +167,7 @@ class SCPOClassifier(ConformalPredictor):
         self.nested = nested
         self.inefficiency = inefficiency
         self.cost = cost
+        self.ordered = ordered
         self.calibration_size = calibration_size
         self.assurance = assurance
         self.label_conditional = label_conditional
@@ -200,7 +205,7 @@ class SCPOClassifier(ConformalPredictor):
     def upgraded(cls, parts: dict[str, Any]) -> dict[str, Any]:
         """Fields of a model file as they are called now: what is tried was a parameter each, and is ``search``."""
         rest = with_search(parts)
-        rest = {"nested": False, "cost": None, **rest}
+        rest = {"nested": False, "cost": None, "ordered": False, **rest}
         return super().upgraded(rest)
 
     def __sklearn_tags__(self) -> Any:
@@ -300,6 +305,12 @@ class SCPOClassifier(ConformalPredictor):
         if not (self.n_jobs is None or (_whole(self.n_jobs) and self.n_jobs != 0)):
             raise ValueError(f"n_jobs must be None or a whole number other than 0; got {self.n_jobs!r}")
         case, settings = case_of(self.estimator), as_search(self.search)
+        is_ordered = self.ordered is not False and self.ordered is not None
+        if is_ordered and (self.label_conditional or self.cost is not None):
+            name = "label_conditional" if self.label_conditional else "cost"
+            raise ValueError(f"ordered is not for {name}: thresholds that differ between labels would cut intervals up")
+        if isinstance(settings, Grid) and (is_ordered or self.cost is not None):
+            raise ValueError("search='grid' is the search of the paper, which knows neither cost nor ordered")
         if isinstance(settings, Search):
             if settings.boost is not None and case.on_columns:
                 raise ValueError("boost adds trees to the scores of an estimator: give one, or estimator='auto'")
@@ -320,6 +331,7 @@ class SCPOClassifier(ConformalPredictor):
             bool(self.nested),
             bool(self.label_conditional),
             cost_matrix(self.cost, rows.classes),
+            label_order(self.ordered, rows.classes),
         )
         seed: list[int] = []
         if isinstance(settings, Search):

@@ -5,6 +5,8 @@ What levels have in common, columns and the scores of classifiers, is in the gra
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -79,8 +81,18 @@ def _number_or_array(threshold: float | np.ndarray) -> float | np.ndarray:
     return threshold.astype(np.float64) if isinstance(threshold, np.ndarray) else float(threshold)
 
 
-def _shifted(graph: Graph, scores: str, ensemble: Ensemble) -> str:
-    return scores if ensemble.shift is None else graph.add("Add", scores, ensemble.shift.astype(np.float64))
+def _shifted(graph: Graph, scores: str, error: str, ensemble: Ensemble) -> str:
+    """Scores with what is added to labels, and as hulls if labels have an order; with their error."""
+    if ensemble.shift is not None:
+        scores = graph.add("Add", scores, ensemble.shift.astype(np.float64))
+    if ensemble.order is None:
+        return graph.with_error(scores, error)
+    own = [graph.columns(scores, [int(label)]) for label in ensemble.order]
+    sides = [list(accumulate(some, partial(graph.add, "Max"))) for some in (own, own[::-1])]
+    hulls = [graph.add("Min", left, right) for left, right in zip(sides[0], sides[1][::-1], strict=True)]
+    found = graph.columns(graph.add("Concat", *hulls, axis=1), np.argsort(ensemble.order))
+    widest = graph.add("Add", graph.add("Mul", error, 0.0), graph.reduce("ReduceMax", error))
+    return graph.with_error(found, widest)
 
 
 def _ensemble(graph: Graph, X: str, ensemble: Ensemble) -> str:
@@ -92,7 +104,7 @@ def _ensemble(graph: Graph, X: str, ensemble: Ensemble) -> str:
         z.append(graph.add("Mul", margin, STEEPNESS))
         errors.append(graph.add("Mul", graph.errors[scores], STEEPNESS))
     if len(z) == 1:
-        return graph.with_error(_shifted(graph, z[0], ensemble), errors[0])
+        return _shifted(graph, z[0], errors[0], ensemble)
     # onnxruntime's own Softplus overflows: log(1 + exp z) = max(z, 0) + log(1 + exp -|z|)
     tails = [
         graph.add("Log", graph.add("Add", graph.add("Exp", graph.add("Neg", graph.add("Abs", one))), 1.0)) for one in z
@@ -104,9 +116,9 @@ def _ensemble(graph: Graph, X: str, ensemble: Ensemble) -> str:
         ]
         for some in ([graph.add("Neg", one) for one in z], z)
     )
-    found = _shifted(graph, graph.add("Sub", _log_sum_of(graph, kept), _log_sum_of(graph, left_out)), ensemble)
+    found = graph.add("Sub", _log_sum_of(graph, kept), _log_sum_of(graph, left_out))
     # Its derivatives by the z add up to M sum s (1 - s) / (sum s sum (1 - s)), s = sigma(z): at most 1.
-    return graph.with_error(found, graph.add("Max", *errors))
+    return _shifted(graph, found, graph.add("Max", *errors), ensemble)
 
 
 def _log_sum_of(graph: Graph, parts: list[str]) -> str:

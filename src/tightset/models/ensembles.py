@@ -10,6 +10,7 @@ from scipy import sparse
 
 from tightset.compute.arrays import Array
 from tightset.compute.identity import Same
+from tightset.compute.label_intervals import hull_of_scores
 from tightset.compute.threads import Threads
 from tightset.measures import MEASURES
 from tightset.measures.products import centred
@@ -75,14 +76,15 @@ class Ensemble(NamedTuple):
 
     members: list[Member]
     shift: np.ndarray | None = None  # (C,)
+    order: np.ndarray | None = None  # (C,), of the labels, if sets are intervals
 
     @classmethod
-    def of(cls, members: list[Member], *, by_label: bool = False) -> Self:
+    def of(cls, members: list[Member], *, by_label: bool = False, order: np.ndarray | None = None) -> Self:
         """The members combined. If coverage is by label, what is common to all rows of a label has no influence on
         sets, and thresholds of labels are added again, so that the label of largest score is a likely one.
         """
         of_labels = [member.threshold for member in members if isinstance(member.threshold, np.ndarray)]
-        return cls(members, STEEPNESS * np.mean(of_labels, axis=0) if by_label and of_labels else None)
+        return cls(members, STEEPNESS * np.mean(of_labels, axis=0) if by_label and of_labels else None, order)
 
     def scores(self, X: Array, shared: Shared | None = None) -> np.ndarray:  # noqa: ARG002
         first = self.members[0]
@@ -102,7 +104,8 @@ class Ensemble(NamedTuple):
                 A, _ = MEASURES[measure].forward(Z, centred(theta, centre))
                 margins |= {at: own - self.members[at].threshold for at, own in zip(places, A, strict=True)}
             voted = combine([margins[at] for at in range(len(self.members))])
-            return voted if self.shift is None else voted + self.shift
+            voted = voted if self.shift is None else voted + self.shift
+            return voted if self.order is None else np.asarray(hull_of_scores(voted, self.order)[0])
 
         return _in_chunks(X, C, thetas, score)
 

@@ -33,10 +33,13 @@ def check_scores(model: Any, columns: int | None, classes: np.ndarray) -> None:
     """What scores rows of so many columns (None for texts) has a score for each class."""
     C = len(classes)
     match model:
-        case Ensemble(members=members, shift=shift):
+        case Ensemble(members=members, shift=shift, order=order):
             must(len(members) > 0, "Ensemble.members must not be empty")
             if shift is not None:
                 floats(shift, "Ensemble.shift", C)
+            if order is not None:
+                right = len(set(places(order, "Ensemble.order", C).tolist())) == len(order) == C
+                must(right, "Ensemble.order must name every label once")
             for member in members:
                 check_member(member, columns, C)
         case LinearModel():

@@ -16,6 +16,7 @@ from scipy import sparse
 
 from tightset.compute.arrays import Run, add_up, label_runs, own_label
 from tightset.compute.identity import Same
+from tightset.compute.label_intervals import hull_of_scores
 from tightset.compute.rows import Summed
 from tightset.measures import MEASURES
 from tightset.measures.products import centred
@@ -52,6 +53,7 @@ class Piece(NamedTuple):
     pull: np.ndarray
     about: np.ndarray  # (T,), a number for each category
     terms: Terms | None = None
+    order: np.ndarray | None = None  # of labels, if sets are intervals
 
     def step(self, bins: int) -> float:
         """The width of a bin."""
@@ -169,6 +171,15 @@ class _Group(NamedTuple):
     theta: np.ndarray  # (B, m, D)
     sharpness: np.ndarray  # (B,)
     terms: Terms | None
+    order: np.ndarray | None
+
+    def forward(self, part: _Part) -> tuple[Any, Any, Any]:
+        """Scores that sets are made of, what is saved of them, and how derivatives go back through their hulls."""
+        A, saved = MEASURES[self.measure].forward(part.Z, centred(self.theta, part.centre))
+        if self.order is None:
+            return A, saved, lambda dA: dA
+        H, hulls = hull_of_scores(A, self.order)
+        return H, saved, hulls.pulled
 
     def on_terms(self, y: np.ndarray, group: np.ndarray) -> OnTerms:
         """The objective of rows with these labels and groups."""
@@ -187,7 +198,8 @@ def _groups(pieces: list[Piece], parameters: list[np.ndarray]) -> list[_Group]:
         first, own = pieces[at[0]], [pieces[b] for b in at]
         objective = first.objective.beside([piece.objective for piece in own[1:]])
         theta, sharpness = np.stack([parameters[b] for b in at]), np.array([piece.sharpness for piece in own])
-        groups.append(_Group(np.array(at), first.columns, first.measure, objective, theta, sharpness, first.terms))
+        shared = (first.columns, first.measure, objective, theta, sharpness, first.terms, first.order)
+        groups.append(_Group(np.array(at), *shared))
     return groups
 
 
@@ -199,7 +211,7 @@ def _counts(
     counts = np.zeros((B, T, bins))
     for part in _parts(X, y, weight, groups):
         group = part.group
-        own = own_label(MEASURES[group.measure].forward(part.Z, centred(group.theta, part.centre))[0], part.runs)
+        own = own_label(group.forward(part)[0], part.runs)
         category = np.zeros(own.shape[1], dtype=np.intp)
         if group.terms is not None:
             category = group.terms.index[0 if group.terms.group is None else part.groups, part.y]
@@ -218,7 +230,7 @@ def _coverage_sums(X: Any, y: np.ndarray, weight: np.ndarray | None, groups: lis
     for part in _parts(X, y, weight, groups):
         group = part.group
         if group.terms is not None:
-            A, _ = MEASURES[group.measure].forward(part.Z, centred(group.theta, part.centre))
+            A, _, _ = group.forward(part)
             sums, _, _ = group.on_terms(part.y, part.groups).block(A, part.runs, part.weight, _own(q, group))
             totals[part.at] = add_up([totals[part.at], (np.array(part.weight.sum()), *sums)])
     return tuple(one for total in totals for one in total)
@@ -235,19 +247,21 @@ def _losses(
     totals: list[Any] = [None] * len(groups)
     for part in _parts(X, y, weight, groups):
         group, Z, measure = part.group, part.Z, MEASURES[part.group.measure]
-        A, saved = measure.forward(Z, centred(group.theta, part.centre))
+        A, saved, back = group.forward(part)
         if group.terms is not None:
             objective = group.on_terms(part.y, part.groups)
             _, dF, dV = objective.block(A, part.runs, part.weight, _own(q, group))
             dA = objective.derivative(dF, dV, part.runs, costs[part.at])
-            sums, pulled = [np.array(part.weight.sum())], [measure.backward(Z, saved, dA), np.zeros(())]
+            sums, pulled = [np.array(part.weight.sum())], [measure.backward(Z, saved, back(dA)), np.zeros(())]
         else:
             sums, dF, dV = group.objective.block(A.copy(), part.runs, part.weight, q[group.at, 0])
             scattered = np.zeros_like(A)
             for label, start, stop in part.runs:
                 scattered[:, start:stop, label] = dV[:, start:stop]
-            pulled = [np.zeros(()) if dF is None else measure.backward(Z, None if saved is None else saved.copy(), dF)]
-            pulled.append(measure.backward(Z, saved, scattered))
+            pulled = [
+                np.zeros(()) if dF is None else measure.backward(Z, None if saved is None else saved.copy(), back(dF))
+            ]
+            pulled.append(measure.backward(Z, saved, back(scattered)))
         for gradient in pulled:
             if part.centre is not None and gradient.ndim:
                 gradient[:, :-1] -= part.centre[:, None] * gradient[:, -1:]

@@ -89,8 +89,8 @@ def _on_all_rows(
     some = slice(1) if one_measure else slice(None)
     with Threads(runtime.n_jobs) as threads:
         summed = rows.X.summed(rows.codes, rows.weight, threads=threads)
-        trained = refine(parts[some], summed, aim.f, search, runtime.progress.approach(), terms[some])
-    models = [Ensemble.of(own, by_label=aim.by_label) for own in trained] * (len(found) if one_measure else 1)
+        trained = refine(parts[some], summed, aim.f, search, runtime.progress.approach(), terms[some], aim.order)
+    models = [Ensemble.of(own, **aim.combining) for own in trained] * (len(found) if one_measure else 1)
     return [one._replace(model=own) for one, own in zip(found, models, strict=True)]
 
 
@@ -117,7 +117,10 @@ def _without_choice(rows: TrainingRows, aim: Aim, search: Search, runtime: Runti
     only = _plain_logistic(rows.sorted(), standardise=search.standardise, progress=runtime.progress)
     only = only._replace(threshold=aim.offset(rows))
     unknown = Verdict(np.nan, np.nan, np.nan, accepted=False, fallback="logistic regression with C = 1")
-    found = [Found(Ensemble([only.member]), table([only], [only], level), unknown) for level in aim.levels]
+    found = [
+        Found(Ensemble.of([only.member], **aim.combining), table([only], [only], level), unknown)
+        for level in aim.levels
+    ]
     return Outcome([one.model for one in found], found)
 
 
@@ -171,7 +174,7 @@ def _search_level(logistic: list[list[Candidate]], level: Level) -> Chosen:
         members = [baseline]
     figures = level.judge.criterion(theirs), level.judge.criterion(ours)
     verdict = Verdict(*figures, level.told_error(error), accepted, unit_of(level.judge))
-    model = Ensemble.of([one.member for one in members], by_label=level.by_label)
+    model = Ensemble.of([one.member for one in members], **level.combining)
     return Chosen(Found(model, table(judged, members, level.confidence), verdict), members, baseline)
 
 

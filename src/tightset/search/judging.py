@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtr
 
+from tightset.compute.label_intervals import hull_of_scores
 from tightset.conformal.inefficiency import SIZE, Inefficiency
 
 __all__ = ["POINTS", "SPAN", "Curve", "Judge", "quantiles"]
@@ -42,6 +43,7 @@ class Judge:
     """
 
     terms: Any = None  # Terms, where there are several thresholds or costs
+    order: np.ndarray | None = None  # of labels, if sets are intervals
 
     def __init__(
         self,
@@ -68,15 +70,20 @@ class Judge:
         result: np.ndarray = scores[np.arange(len(self.y)), self.y]
         return result
 
+    def seen(self, scores: np.ndarray) -> np.ndarray:
+        """The scores that sets are made of: their hulls if labels have an order."""
+        return scores if self.order is None else np.asarray(hull_of_scores(scores, self.order)[0])
+
     def thresholds(self, scores: np.ndarray, rows: np.ndarray | None = None) -> Any:
         """The ``eps``-quantile of own-label scores, over some of the rows; one for each label if they differ."""
-        own = self.own(scores)
+        own = self.own(self.seen(scores))
         own, weight = (own, self.weight) if rows is None else (own[rows], self.weight[rows])
         return float(quantiles(own, weight, np.array([self.eps]))[0])
 
     def curve(self, scores: np.ndarray) -> Curve:
         if not np.isfinite(scores).all():
             return Curve(*np.full((2, len(scores), 1), np.inf, dtype=np.float32))
+        scores = self.seen(scores)
         own = self.own(scores)
         around = self.eps + np.linspace(-SPAN, SPAN, POINTS) * self.deviation
         thresholds = np.unique(quantiles(own, self.weight, around))

@@ -47,7 +47,7 @@ class JudgeOnTerms(Judge):
 
     def thresholds(self, scores: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
         """That of each label ``(C,)``, for a measure that is combined with others."""
-        own = self.own(scores) - self._of_members.offset[self.y]
+        own = self.own(self.seen(scores)) - self._of_members.offset[self.y]
         category = self._of_members.own(self.y)
         if rows is not None:
             own, category = own[rows], category[rows]
@@ -63,7 +63,7 @@ class JudgeOnTerms(Judge):
         """The influence of each row ``(k, 1)``; there is nothing else to know."""
         if not np.isfinite(scores).all():
             return Curve(np.full((len(scores), 1), np.inf), np.zeros((len(scores), 1)))
-        terms, T = self.terms, self.terms.n_thresholds
+        terms, T, scores = self.terms, self.terms.n_thresholds, self.seen(scores)
         own = self.own(scores) - terms.offset[self.y]
         around = np.linspace(-SPAN, SPAN, POINTS)
         q = np.empty((POINTS, T))

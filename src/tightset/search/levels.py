@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -34,7 +35,7 @@ class Level(NamedTuple):
     threads: Threads
     progress: Progress
     named: str = "searching"  # for who watches
-    by_label: bool = False
+    combining: Mapping[str, Any] = MappingProxyType({})  # see `Aim`
 
     @classmethod
     def of(
@@ -55,7 +56,8 @@ class Level(NamedTuple):
             judge = Judge(rows.y, rows.weight, float(eps), aim.f, rng=rng)
         else:
             judge = JudgeOnTerms(rows.y, rows.weight, float(eps), aim.f, terms, rng=rng)
-        return cls(confidence, judge, fold, search, rng, threads, runtime.progress, by_label=aim.by_label)
+        judge.order = aim.order
+        return cls(confidence, judge, fold, search, rng, threads, runtime.progress, combining=aim.combining)
 
     def examined(self, candidates: Sequence[Candidate]) -> list[Judged]:
         return list(self.threads.map(lambda one: examine(one, self.fold, self.judge), candidates))
@@ -66,12 +68,10 @@ class Level(NamedTuple):
             path_candidates(
                 start,
                 search or self.search,
-                self.judge.eps,
-                self.judge.f,
+                self.judge,
                 rng=self.rng,
                 threads=self.threads,
                 progress=self.progress,
-                terms=self.judge.terms,
             )
         )
 

@@ -16,14 +16,14 @@ import numpy as np
 from tightset.compute.arrays import as_array, room_for_scores, to_numpy
 from tightset.compute.progress import Progress
 from tightset.compute.threads import Threads
-from tightset.conformal.inefficiency import Inefficiency
 from tightset.measures import MEASURES
 from tightset.models.columns import Columns
 from tightset.objectives import OBJECTIVES, Objective
 from tightset.objectives.log_loss import LogLoss
 from tightset.objectives.on_terms import OnTerms, TermsOfRows
-from tightset.objectives.terms import Terms
+from tightset.objectives.ordered import Ordered
 from tightset.objectives.training import Training
+from tightset.search.judging import Judge
 from tightset.search.settings import Search
 from tightset.solvers.descent import Solution
 from tightset.solvers.lbfgs import lbfgs
@@ -165,15 +165,13 @@ class _Run(NamedTuple):
 def path_candidates(
     start: Candidate,
     search: Search,
-    eps: float,
-    f: Inefficiency,
+    judge: Judge,
     *,
     rng: np.random.Generator,
     threads: Threads,
     progress: Progress,
-    terms: Terms | None = None,
 ) -> list[Candidate]:
-    """Every step of every path that leads away from one logistic regression."""
+    """Every step of every path that leads away from one logistic regression, trained for what is judged."""
     view = start.view
     F, m, _ = start.theta.shape
     steps = len(search.pulls)
@@ -186,9 +184,9 @@ def path_candidates(
     parameters = {run: np.empty((steps, F, m, width[run.measure]), dtype=_TRAINED_IN) for run in runs}
     n_iter = {run: np.zeros((steps, F), dtype=int) for run in runs}
 
-    of_objective: Callable[..., Objective] = partial(OBJECTIVES[search.objective], f=f)
-    if terms is not None:
-        of_objective = partial(OnTerms, f=f, rows=TermsOfRows.of(terms, view.y, f, view.place))
+    of_objective: Callable[..., Objective] = partial(OBJECTIVES[search.objective], f=judge.f)
+    if judge.terms is not None:
+        of_objective = partial(OnTerms, f=judge.f, rows=TermsOfRows.of(judge.terms, view.y, judge.f, view.place))
 
     def follow(pairs: list[tuple[_Run, int]]) -> list[Solution]:
         measure = pairs[0][0].measure
@@ -196,7 +194,9 @@ def path_candidates(
         anchor, whole = MEASURES[measure].start(start.theta[fits]), MEASURES[measure].start(start.theta[-1:])[0]
         theta = view.place(anchor + np.stack([_displacement(run, whole) for run, _ in pairs]))
         gamma = view.place(np.array([run.gamma for run, _ in pairs]))
-        objective = of_objective(view.place(np.full(len(pairs), eps)), gamma)
+        objective = of_objective(view.place(np.full(len(pairs), judge.eps)), gamma)
+        if judge.order is not None:
+            objective = Ordered(objective, judge.order)
         found = []
         for pull in search.pulls:
             problem = view.training(measure, objective, fits, anchor, np.full((len(pairs), m, 1), pull))

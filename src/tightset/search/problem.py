@@ -53,11 +53,17 @@ class Aim(NamedTuple):
     nested: bool = False
     by_label: bool = False
     cost: np.ndarray | None = None  # (C, C), of having a label in the set where another is true
+    order: np.ndarray | None = None  # (C,), of the labels, if sets are to be intervals
 
     def terms(self, rows: TrainingRows, eps: float) -> Terms | None:
         """Categories and costs of training rows; None if there is but one threshold and all labels cost the same."""
         how: Any = {"by_label": self.by_label, "group": rows.groups, "cost": self.cost, "weight": rows.weight}
         return Terms.of(rows.y, len(rows.classes), eps, **how)
+
+    @property
+    def combining(self) -> dict[str, Any]:
+        """What a combination of measures needs to know."""
+        return {"by_label": self.by_label, "order": self.order}
 
     def offset(self, rows: TrainingRows) -> Any:
         """What scores that are log-probabilities are compared with where nothing is known of thresholds: 0 or costs."""

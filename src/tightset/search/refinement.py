@@ -41,11 +41,12 @@ def refine(
     search: Search,
     callback: Callable[[], None] | None = None,
     terms: Sequence[tuple[Terms, Terms] | None] | None = None,
+    order: np.ndarray | None = None,
 ) -> list[list[Member]]:
     """The members of each level ``(eps, members)``, trained on all rows from where the sample brought them.
 
     ``terms`` of a level are those that it is trained on, and those by which its members are combined; the labels of
-    ``rows`` are then codes, ``y + C group``.
+    ``rows`` are then codes, ``y + C group``. ``order`` is that of labels whose sets are intervals.
 
     First the logistic regressions among them and those that paths started from; then the steps of the paths, held to
     these as they were in the search.
@@ -61,7 +62,7 @@ def refine(
     trained = _descended([_logistic(one.of, total) for one in starts], rows, _LOGISTIC_ITERATIONS, callback)
     logistic = {key: piece.theta for key, piece in zip(starts, trained, strict=True)}
     pieces = [
-        _piece(one, logistic[Same(one.start or one)], eps, f, about, of_level, search.objective)
+        _piece(one, logistic[Same(one.start or one)], eps, f, about, of_level, search.objective)._replace(order=order)
         for eps, one, about, of_level in chosen
     ]
     on_paths = [at for at, (_, one, *_) in enumerate(chosen) if one.start is not None]

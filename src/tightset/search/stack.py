@@ -157,7 +157,9 @@ def _without_choice(estimator: Any, rows: TrainingRows, aim: Aim, runtime: Runti
     stack = StackedRows.of([Part(fitted.name, fitted.held_out_whole, fitted.whole, 1.0)], rows)
     judged = Judged(stack.anchor(0), np.nan, np.nan, aim.offset(rows), np.nan)
     unknown = Verdict(np.nan, np.nan, np.nan, accepted=False, fallback=f"plain {fitted.name}")
-    found = [Found(stack.model([judged]), table([judged], [judged], level), unknown) for level in aim.levels]
+    found = [
+        Found(stack.model([judged], **aim.combining), table([judged], [judged], level), unknown) for level in aim.levels
+    ]
     return Outcome([one.model for one in found], found)
 
 
@@ -270,7 +272,11 @@ def _search_level(
     members = members if accepted else [stays]
     everyone = list({Same(one.candidate): one for one in (*plain, *judged)}.values())
     return Chosen(
-        Found(stack.model(members, by_label=level.by_label), table(everyone, members, level.confidence), verdict),
+        Found(
+            stack.model(members, **level.combining),
+            table(everyone, members, level.confidence),
+            verdict,
+        ),
         members,
         baseline,
     )

@@ -119,7 +119,7 @@ class StackedRows:
         theta[:, : 2 * C] = np.vstack([np.eye(C), np.eye(C)])
         return Candidate("boosted", view, "softmax", theta, 1.0, 1 / rounds, rounds)
 
-    def model(self, members: list[Judged], *, by_label: bool = False) -> Stacked:
+    def model(self, members: list[Judged], *, by_label: bool = False, order: np.ndarray | None = None) -> Stacked:
         """The members on rows that hold what they ask for and nothing else."""
         p, C = self.n_columns, self.fits.n_classes
         own = [one.member for one in members]
@@ -138,7 +138,7 @@ class StackedRows:
             np.array([self.parts[at].weight for at in kept]) if mixed else None,
             self.fill if used[:p].any() else None,
             [kept.index(at) for at in np.flatnonzero(shown).tolist()],
-            Ensemble.of([m._replace(columns=columns[Same(m.columns)]) for m in own], by_label=by_label),
+            Ensemble.of([m._replace(columns=columns[Same(m.columns)]) for m in own], by_label=by_label, order=order),
         )
 
     def _places(self, part: int | None) -> np.ndarray:
