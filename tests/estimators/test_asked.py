@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tightset
-from tests.makers import QUICK as SETTINGS
+from makers import QUICK as SETTINGS
 from tightset import ConformalClassifier, SCPOClassifier, Search
 from tightset.conformal.splits import calibration_split
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import tightset
+from makers import QUICK as SETTINGS
 from problems import numeric_gradient
-from tests.makers import QUICK as SETTINGS
 from tightset import SCPOClassifier, Search
 from tightset.compute.label_intervals import hull_of_scores
 from tightset.conformal.inefficiency import SIZE
