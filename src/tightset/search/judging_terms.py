@@ -80,9 +80,11 @@ class JudgeOnTerms(Judge):
             inside = scores >= terms.thresholds(q[j])
             cost += share * self.f(self._sizes(inside))
             covered += share * (own >= q[j][self._category])
-            if j in (below, above, POINTS // 2):
+            if j in (below, above):
                 kept[j] = inside
-        slope = self.f.derivative(self._sizes(kept[POINTS // 2]))
+        # A secant: the derivative of an f that is smooth only between whole sizes is nothing at these.
+        many, few = (self._sizes(kept[j]) for j in (below, above))
+        slope = np.where(many > few, (self.f(many) - self.f(few)) / np.maximum(many - few, 1e-12), 0.0)
         costs = [self._by_category(kept[j], slope) for j in (below, above)]
         coverage = [
             np.bincount(self._category, self.weight * (own >= q[j][self._category]), minlength=T)
