@@ -79,7 +79,7 @@ efficiency: $(VENV)/installed
 # Training by label, by group, for costs and for single labels (several hours on 2 cores; it goes on where it was broken off).
 asked: $(VENV)/installed
 	$(BIN)/python -m studies asked run --out results/asked
-	$(BIN)/python -m studies asked report --results results/asked --out docs/asked.md
+	$(BIN)/python -m studies asked report --results results/asked --elsewhere results/asked-h200 --out docs/asked.md
 
 # MAPIE, crepes and puncc on the same classifiers (one to two hours on 2 cores; raw data: python -m studies data fetch).
 bench-peers: $(VENV)/installed

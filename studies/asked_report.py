@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from studies.asked import ASKED, COST_SEEDS, GROUPS, LEVELS
+from studies.asked import ASKED, COST_SEEDS, GROUPS, LEVELS, plan
 from studies.efficiency import DIVISIONS
 from studies.runner import ResultsError, read_json, read_rows
 from studies.sections import table
@@ -36,9 +37,10 @@ the calibration is by label. *Plain* is without unfolded columns. Figures are me
 }
 
 
-def write_asked(results_dir: Path, out: Path) -> None:
-    """Write the page from the rows in ``results_dir``."""
-    rows = read_rows(results_dir / "rows.csv", ASKED.columns)
+def write_asked(results_dir: Path, out: Path, elsewhere: Sequence[Path] = ()) -> None:
+    """Write the page from the rows in ``results_dir``, and from those measured ``elsewhere`` that are not there."""
+    folders = [*elsewhere, results_dir]
+    rows = [row for folder in folders for row in read_rows(folder / "rows.csv", ASKED.columns)]
     if not rows:
         raise ResultsError(
             f"{results_dir / 'rows.csv'} holds no results; run: python -m studies asked run --out {results_dir}"
@@ -48,19 +50,23 @@ def write_asked(results_dir: Path, out: Path) -> None:
         key = (row["dataset"], row["asked"], row["variant"], row["method"], row["confidence"])
         figures = {name: float(row[name]) for name in ("coverage", "worst_coverage", "inefficiency", "single")}
         found.setdefault(key, {})[int(row["seed"])] = figures
-    sections = [_opening(results_dir)]
+    sections = [_opening(folders, found)]
     sections += [_section(asked, found) for asked in _TITLES if any(key[1] == asked for key in found)]
     out.write_text("\n\n".join(sections) + "\n")
 
 
-def _opening(results_dir: Path) -> str:
-    runs = read_json(results_dir / "run.json") or []
-    where = sorted({str(run.get("device") or run.get("hardware")) for run in runs})
+def _opening(folders: Sequence[Path], found: Found) -> str:
+    runs = [run for folder in folders for run in read_json(folder / "run.json") or []]
+    where = sorted({str(run["hardware"]) for run in runs})
+    measured, planned = sum(map(len, found.values())), len(plan())
+    missing = (
+        "" if measured == planned else f" **{measured:,} of {planned:,} rows are measured; the others are missing.**"
+    )
     return f"""# Training for what you ask
 
-Written by `make asked` from `results/asked/rows.csv` (trained on: {", ".join(where) or "unknown"}). The seven data sets of the paper,
+Written by `make asked` from `results/asked/rows.csv` (trained on: {"; ".join(where) or "unknown"}). The seven data sets of the paper,
 five splits, levels {", ".join(f"{100 * level:g} %" for level in LEVELS)}. A cell is the mean over splits, with the deviation between splits; calibration and
-test rows of a split are divided {DIVISIONS} times. Ratios below 1 are gains. Cells above {_LOSS} are losses, and are marked **so**."""
+test rows of a split are divided {DIVISIONS} times. Ratios below 1 are gains. Cells above {_LOSS} are losses, and are marked **so**.{missing}"""
 
 
 def _section(asked: str, found: Found) -> str:

@@ -243,6 +243,9 @@ def asked_run(
 def asked_report(
     results: Annotated[Path, typer.Option(help="Folder of results of `asked run`.")] = Path("results/asked"),
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("docs/asked.md"),
+    elsewhere: Annotated[
+        list[Path] | None, typer.Option(help="Results on other hardware, for rows that are missing; may be repeated.")
+    ] = None,
 ) -> None:
     """Write the page about training for what is asked from stored results.
 
@@ -250,7 +253,7 @@ def asked_report(
     """
     from studies.asked_report import write_asked
 
-    write_asked(results, out)
+    write_asked(results, out, elsewhere or ())
     say(f"written: {out}")
 
 
