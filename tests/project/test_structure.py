@@ -104,12 +104,13 @@ def test_functions_have_few_parameters(name):
     estimators = {"estimators/scpo.py", "estimators/conformal.py"}
     for node in ast.walk(TREES[name]):
         if isinstance(node, ast.FunctionDef) and not is_command(node) and not is_kernel(node):
-            most = 16 if node.name == "__init__" and name in estimators else 8
+            most = 17 if node.name == "__init__" and name in estimators else 8
             assert len(parameters(node)) <= most, f"{node.name}, line {node.lineno}"
 
 
-def test_the_estimator_has_at_most_sixteen_parameters():
-    assert len(inspect.signature(tightset.SCPOClassifier).parameters) <= 16
+def test_the_estimator_has_at_most_seventeen_parameters():
+    """What is tried is a `Search`; what is asked for (cost, order, assurance, ...) has a name each."""
+    assert len(inspect.signature(tightset.SCPOClassifier).parameters) <= 17
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -70,6 +70,17 @@ class Hull:
 
     @classmethod
     def from_stored(cls, parts: dict[str, Any]) -> Self:
+        """Return a score made of the fields of a model file, which are checked.
+
+        Parameters
+        ----------
+        parts : dict
+            The fields.
+
+        Returns
+        -------
+        score : Hull
+        """
         return cls(**_by_name(parts))
 
     def choices(self, P: np.ndarray, y: np.ndarray, confidence: Any) -> Sequence[Self]:  # noqa: ARG002
