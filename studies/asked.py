@@ -170,9 +170,10 @@ class Workshop:
         )
         assert terms is not None  # noqa: S101 - nothing else is asked of logistic regression
         judge = JudgeOnTerms(self.y_train, None, 1 - level, SIZE, terms, rng=np.random.default_rng(0))
+        price = 0.0 if task.price is None else np.log(task.price)
         found = self.logistic(task, key)
-        best = min(range(len(found)), key=lambda at: judge.criterion(judge.curve(found[at][0])))
-        return found[best][1] - (0.0 if task.price is None else np.log(task.price))
+        best = min(range(len(found)), key=lambda at: judge.criterion(judge.curve(found[at][0] - price)))
+        return found[best][1] - price
 
     @cached_property
     def boosting(self) -> np.ndarray:

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from makers import QUICK
+from tightset import SCPOClassifier, Search
 from tightset.conformal.calibration import Calibration
 from tightset.conformal.inefficiency import SIZE, as_inefficiency
 from tightset.objectives.terms import Terms
@@ -33,7 +35,7 @@ def test_the_figure_is_what_calibrated_sets_cost(asked):
     scores = A_new - terms.offset
     sets = Calibration.of(scores, y_new, by_label=asked == "label", **by_group).sets(scores, 0.9, **by_group)
     price = cost[0] if asked == "cost" else np.ones(C)
-    assert judge.criterion(judge.curve(A)) == pytest.approx((sets @ price).mean(), rel=0.03)
+    assert judge.criterion(judge.curve(A - terms.offset)) == pytest.approx((sets @ price).mean(), rel=0.03)
 
 
 @pytest.mark.parametrize("name", ["size", "log", "excess", "multiple", "M"])
@@ -49,3 +51,13 @@ def test_the_error_told_is_that_of_the_difference_between_two_candidates(name):
         differences.append(judge.criterion(one) - judge.criterion(other))
         told.append((judge.resampled(one) - judge.resampled(other)).std())
     assert 0.75 < np.mean(told) / np.std(differences) < 1.6
+
+
+def test_costs_count_once_in_thresholds_of_labels():
+    """They were taken off margins a second time, so that sets were made by p / cost^2."""
+    rng = np.random.default_rng(0)
+    y, A, _ = scored(rng, 1500)
+    cost = np.array([1.0, 1.0, 1.0, 20.0])
+    fitted = SCPOClassifier(0.9, search=Search.fast(**QUICK, paths=()), cost=cost, random_state=0).fit(A, y)
+    for member in fitted.folds_[0].models[0].members:
+        np.testing.assert_allclose(member.threshold - member.threshold[0], np.log(cost), atol=1e-4)

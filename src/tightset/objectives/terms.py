@@ -97,9 +97,8 @@ class Terms:
         return np.asarray(self.index[0 if self.group is None else self.group, y])
 
     def thresholds(self, q: np.ndarray) -> np.ndarray:
-        """``q[index] + offset`` of each row and label, ``(k or 1, C)``, for ``q (T,)``."""
-        rows = self.index if self.group is None else self.index[self.group]
-        return np.asarray(q[rows] + self.offset)
+        """``q[index]`` of each row and label, ``(k or 1, C)``, for ``q (T,)``."""
+        return np.asarray(q[self.index if self.group is None else self.index[self.group]])
 
     def prices(self, y: np.ndarray) -> np.ndarray | None:
         """What each label would cost in the set of each row ``(k or 1, C)``; None if all labels cost 1."""

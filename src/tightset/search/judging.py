@@ -80,6 +80,10 @@ class Judge:
         own, weight = (own, self.weight) if rows is None else (own[rows], self.weight[rows])
         return float(quantiles(own, weight, np.array([self.eps]))[0])
 
+    def excess(self, margins: np.ndarray) -> Any:
+        """By how much margins, which have a threshold taken off, are still too large."""
+        return self.thresholds(margins)
+
     def curve(self, scores: np.ndarray) -> Curve:
         if not np.isfinite(scores).all():
             return Curve(*np.full((2, len(scores), 1), np.inf, dtype=np.float32))

@@ -46,8 +46,13 @@ class JudgeOnTerms(Judge):
         self._of_members = terms.without_groups(y, eps)
 
     def thresholds(self, scores: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
-        """That of each label ``(C,)``, for a measure that is combined with others."""
-        own = self.own(self.seen(scores)) - self._of_members.offset[self.y]
+        """That of each label ``(C,)``, for a measure that is combined with others; costs are part of it."""
+        offset = self._of_members.offset
+        return np.asarray(self.excess(scores - offset, rows) + offset)
+
+    def excess(self, margins: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
+        """The same of margins, in which costs are counted already."""
+        own = self.own(self.seen(margins))
         category = self._of_members.own(self.y)
         if rows is not None:
             own, category = own[rows], category[rows]
@@ -60,11 +65,11 @@ class JudgeOnTerms(Judge):
         return np.asarray(self._of_members.thresholds(q)[0])
 
     def curve(self, scores: np.ndarray) -> Curve:
-        """The influence of each row ``(k, 1)``; there is nothing else to know."""
+        """The influence of each row ``(k, 1)``; there is nothing else to know. Of costs, scores are margins."""
         if not np.isfinite(scores).all():
             return Curve(np.full((len(scores), 1), np.inf), np.zeros((len(scores), 1)))
         terms, T, scores = self.terms, self.terms.n_thresholds, self.seen(scores)
-        own = self.own(scores) - terms.offset[self.y]
+        own = self.own(scores)
         around = np.linspace(-SPAN, SPAN, POINTS)
         q = np.empty((POINTS, T))
         for one in range(T):

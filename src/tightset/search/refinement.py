@@ -118,9 +118,14 @@ def _piece(
     return Piece(*how, theta, anchor, pull, places, own)
 
 
+def _of_labels(terms: Terms, q: np.ndarray) -> np.ndarray:
+    """The threshold of each label ``(C,)``, costs among it."""
+    return np.asarray(terms.thresholds(q)[0] + terms.offset)
+
+
 def _member(piece: Piece, q: np.ndarray) -> Member:
     theta = piece.theta.astype(piece.columns.scaling.scale.dtype)
-    threshold = float(q[0]) if piece.terms is None else piece.terms.thresholds(q)[0].astype(theta.dtype)
+    threshold = float(q[0]) if piece.terms is None else _of_labels(piece.terms, q).astype(theta.dtype)
     return Member(piece.columns, piece.measure, theta, threshold)
 
 

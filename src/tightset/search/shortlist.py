@@ -71,7 +71,7 @@ def held_out(candidate: Candidate, fold: np.ndarray, judge: Judge) -> HeldOut:
         held = fold == fit  # none for the last fit, which has all rows
         q = judge.thresholds(A, ~held)
         margins[held], own[held] = A[held] - q, judge.own(A)[held]
-    excess = judge.thresholds(margins)
+    excess = judge.excess(margins)
     return HeldOut(margins - np.float32(excess), own, q + excess)
 
 
