@@ -30,6 +30,7 @@ __all__ = [
     "DropUnlabelled",
     "Encoding",
     "Estimator",
+    "Group",
     "Lenient",
     "Minimise",
     "Missing",
@@ -109,6 +110,15 @@ Cost = Annotated[
         metavar="FILE",
         help="What a label in a set costs: a CSV file with the columns label and cost; or a square table whose header "
         "and first column are labels, with a row for each true label. Sets of small cost are trained for.",
+        show_default=False,
+    ),
+]
+Group = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="A column with the group of each row, such as a hospital: coverage within each group. It is not predicted "
+        "from; new rows need it.",
         show_default=False,
     ),
 ]

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 __all__ = ["short_on_calibration_rows", "tell_short"]
 
 
-def short_on_calibration_rows(predictor: ConformalPredictor, levels: list[float], X: Any, y: Any) -> list[Any]:
+def short_on_calibration_rows(
+    predictor: ConformalPredictor, levels: list[float], rows: tuple[Any, Any], groups: Any
+) -> list[Any]:
     """Labels that fall short among the rows that calibrated, at each level; nothing if coverage is by label.
 
     Over all labels these rows are covered as asked by construction, but not label by label: there they are nearly as
@@ -25,8 +27,9 @@ def short_on_calibration_rows(predictor: ConformalPredictor, levels: list[float]
 
     if predictor.label_conditional:
         return []
+    X, y = rows
     codes = np.searchsorted(predictor.classes_, y)
-    covered = tally(predictor, X, codes, levels).covered
+    covered = tally(predictor, X, codes, levels, groups=groups).covered
     assert covered is not None  # noqa: S101 - there are labels
     return [of_rows(codes, one, len(predictor.classes_), level) for level, one in zip(levels, covered, strict=True)]
 

@@ -25,6 +25,7 @@ from tightset.cli.options import (
     DropUnlabelled,
     Encoding,
     Estimator,
+    Group,
     Minimise,
     Missing,
     RareLabels,
@@ -72,6 +73,7 @@ def fit(
     ] = 0.0,
     search: Search = "default",
     by_label: ByLabel = False,
+    group: Group = None,
     cost: Cost = None,
     minimise: Minimise = "size",
     assurance: Assurance = None,
@@ -104,6 +106,7 @@ def fit(
     from tightset.tables.columns import Date
     from tightset.tables.costs import read_costs
     from tightset.tables.fitting import fit_prepared
+    from tightset.tables.groups import Grouped
     from tightset.tables.preparing import CALIBRATE, HELD_OUT, TEST, UNUSED, prepare, split_rows
     from tightset.tables.target import Rare
 
@@ -127,19 +130,21 @@ def fit(
     predictor, plain = predictors(estimator, levels, search, how, nested=nested)
     costs = None if cost is None else read_costs(cost)
 
+    grouped = Grouped(table, group, target, categorical or ())
+
     def assign(codes: Any) -> Any:
-        part = split_rows(codes, predictor, test=test)
+        part = split_rows(codes, predictor, test=test, groups=grouped.groups)
         part[part == TEST] = HELD_OUT  # they are written as they stand, and not encoded
         return part
 
     with working() as whole:
         read, train, write = whole.split(0.5, _WORK[search] * len(levels), 0.5)
         prepared = prepare(
-            table,
+            grouped,
             target,
             assign,
             categorical=categorical or (),
-            drop=drop or (),
+            drop=[*(drop or ()), *grouped.columns],
             rare=Rare.of(predictor, rare_labels, rare_rows)._replace(drop_unlabelled=drop_unlabelled),
             progress=reader(read, f"reading {Path(table.name).name}", table.n_bytes, passes=3),
         )
@@ -152,14 +157,16 @@ def fit(
             **price(costs, prepared.labelled, predictor, plain),
         }
         with train.watching():
-            model = fit_prepared(prepared, target, predictor, plain if baseline else None, about)
+            model = fit_prepared(prepared, target, predictor, plain if baseline else None, about, grouped)
         progress = reader(write, f"writing {out.name}", table.n_bytes)
         held_out = prepared.part == HELD_OUT
         if test:
             _write_both(out, rest, table, model, held_out, progress)
         else:
             model.save(out)
-    short = short_on_calibration_rows(predictor, levels, *prepared.parts[CALIBRATE])
+    short = short_on_calibration_rows(
+        predictor, levels, prepared.parts[CALIBRATE], grouped.of(prepared.part == CALIBRATE)
+    )
     told = {
         "model": str(out),
         "levels": levels,
@@ -208,6 +215,7 @@ def compare(
     splits: Annotated[int, typer.Option(min=1, metavar="NUMBER", help="Number of random splits.")] = 5,
     search: Search = "default",
     by_label: ByLabel = False,
+    group: Group = None,
     cost: Cost = None,
     minimise: Minimise = "size",
     assurance: Assurance = None,
@@ -231,7 +239,8 @@ def compare(
     from tightset.estimators.comparing import compare as compared
     from tightset.estimators.comparing import over_splits, short_over_splits, verdict
     from tightset.tables.costs import read_costs
-    from tightset.tables.preparing import fit_parts, prepare, split_rows
+    from tightset.tables.groups import Grouped
+    from tightset.tables.preparing import TEST, fit_parts, prepare, split_rows
     from tightset.tables.target import Rare
 
     levels = levels_of(confidence or [0.8, 0.9, 0.95, 0.99])
@@ -240,6 +249,7 @@ def compare(
     table = table_of(data, (delimiter, encoding, decimal, thousands), missing=missing)
     table.make_rereadable()
     costs = None if cost is None else read_costs(cost)
+    grouped = Grouped(table, group, target, categorical or ())
     found, tested = [], []
     with working() as whole:
         for split, part in enumerate(whole.split(*[1] * splits)):
@@ -249,18 +259,19 @@ def compare(
             scpo, plain = predictors(estimator, levels, search, how)
             read, train = part.split(0.5, _WORK[search] * len(levels), before=at if splits > 1 else "")
             prepared = prepare(
-                table,
+                grouped,
                 target,
-                lambda codes: split_rows(codes, scpo, test=_TESTED),  # noqa: B023
+                lambda codes: split_rows(codes, scpo, test=_TESTED, groups=grouped.groups),  # noqa: B023
                 categorical=categorical or (),
-                drop=drop or (),
+                drop=[*(drop or ()), *grouped.columns],
                 rare=Rare.of(scpo, rare_labels, rare_rows)._replace(drop_unlabelled=drop_unlabelled),
                 progress=reader(read, f"reading {Path(table.name).name}", table.n_bytes, passes=3),
             )
             price(costs, prepared.labelled, scpo, plain)
             with train.watching():
-                fit_parts([plain, scpo], prepared)
-            rows = compared(plain, scpo, *prepared.parts[2], seed=seed)
+                fit_parts([plain, scpo], prepared, grouped.groups)
+            of_tested = grouped.of(prepared.part == TEST)
+            rows = compared(plain, scpo, *prepared.parts[TEST], groups=of_tested, seed=seed)
             found.append(rows)
             tested.append(prepared.parts[2][1])
             if sys.stderr.isatty():

@@ -70,6 +70,17 @@ class PerCost:
 
     @classmethod
     def from_stored(cls, parts: dict[str, Any]) -> Self:
+        """Return the score that a model file has stored.
+
+        Parameters
+        ----------
+        parts : dict
+            The fields of the file.
+
+        Returns
+        -------
+        score : PerCost
+        """
         cost = parts.get("cost")
         right = fits(cost, Sequence[float] | Sequence[Sequence[float]])
         must(parts.keys() == {"cost"} and right, f"PerCost.cost is {shown(cost)}, which it cannot be")
