@@ -1,5 +1,6 @@
 """Conformity scores that are made of probabilities: the public names of `tightset.conformal.scores`."""
 
+from tightset.conformal.priced import PerCost
 from tightset.conformal.scores import APS, LAC, RAPS, SAPS, Hull, Margin, TopK
 
-__all__ = ["APS", "LAC", "RAPS", "SAPS", "Hull", "Margin", "TopK"]
+__all__ = ["APS", "LAC", "RAPS", "SAPS", "Hull", "Margin", "PerCost", "TopK"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["BASELINE", "DATA", "DATA_HASH", "ESTIMATOR", "FITTED_BY", "HELD_OUT_HASH"]
+__all__ = ["BASELINE", "COST", "DATA", "DATA_HASH", "ESTIMATOR", "FITTED_BY", "HELD_OUT_HASH"]
 
 FITTED_BY = "fitted by"
 DATA = "data"
@@ -10,3 +10,4 @@ DATA_HASH = "sha256 of data"
 HELD_OUT_HASH = "sha256 of rows left out"
 ESTIMATOR = "estimator"
 BASELINE = "baseline"
+COST = "cost of labels"

@@ -60,7 +60,7 @@ def explain(
     from tightset.tables.explaining import explain as explained
 
     loaded, (level, *_) = model_of(model, None if confidence is None else [confidence])
-    frame = _row(table_of(data, (delimiter, encoding, decimal, thousands), model=loaded), row, loaded.encoding.text)
+    frame = _row(table_of(data, (delimiter, encoding, decimal, thousands), model=loaded), row, loaded.text)
     loaded.encode(frame, strict=not lenient)
     found = explained(loaded, frame, level)
     names = loaded.classes_.astype(str)
@@ -87,7 +87,8 @@ def explain(
     by_label = bool(loaded.predictor.label_conditional)
     if not found.kept.any():
         say(f"The set of row {row} is empty at {100 * found.confidence:g}%: no label fits well enough.\n")
-    _show_labels(found, names, row, by_label=by_label)
+    groups = loaded.groups(frame)
+    _show_labels(found, names, row, by_label=by_label, group=None if groups is None else groups[0])
     best = found.order[0]
     moving = [one for one in found.influences if one.differs]
     cells = [
@@ -129,7 +130,7 @@ def _short(name: str, most: int = 24) -> str:
     return name if len(name) <= most else name[: most - 3] + "..."
 
 
-def _show_labels(found: Any, names: Any, row: int, *, by_label: bool) -> None:
+def _show_labels(found: Any, names: Any, row: int, *, by_label: bool, group: str | None) -> None:
     """The p-value of each label; what a label without calibration rows has is none."""
     from tightset.conformal.ranks import calibration_rows_needed
 
@@ -149,6 +150,7 @@ def _show_labels(found: Any, names: Any, row: int, *, by_label: bool) -> None:
         for at in shown_labels
     ]
     beside = "the calibration rows of that label" if by_label else f"{rows.max():,} calibration rows"
+    beside += "" if group is None else f" of group {visible(group)}"
     of_label = ("rows",) if by_label else ()
     shown = ("label", "p-value", *of_label, f"at {100 * found.confidence:g}%", "in sets of this measure", "")
     show(f"Row {row}: how well each label fits, compared with {beside}", shown, cells, left=[0, len(shown) - 1])
@@ -158,7 +160,8 @@ def _show_labels(found: Any, names: Any, row: int, *, by_label: bool) -> None:
     few = {str(name): int(n) for name, n in zip(names, rows, strict=True) if 0 < n < needed}
     unknown = ", ".join(visible(name) for name, n in zip(names, rows, strict=True) if not n)
     if unknown:
-        say(f"In every set, because no calibration row has the label: {unknown}.\n")
+        what = "the label" if by_label else "this group, so for each label"
+        say(f"In every set, because no calibration row has {what}: {unknown}.\n")
     if few and by_label:
         say(
             f"In every set at {100 * found.confidence:g}%, because it takes {needed} calibration rows of a label to "

@@ -18,9 +18,11 @@ __all__ = [
     "Abstain",
     "AsJson",
     "Assurance",
+    "ByLabel",
     "Categorical",
     "CertainBy",
     "Confidence",
+    "Cost",
     "Data",
     "Decimal",
     "Delimiter",
@@ -28,7 +30,9 @@ __all__ = [
     "DropUnlabelled",
     "Encoding",
     "Estimator",
+    "Group",
     "Lenient",
+    "Minimise",
     "Missing",
     "Model",
     "RareLabels",
@@ -96,6 +100,36 @@ Estimator = Annotated[
         "of them: slow, often the smallest sets), or on top of hgb, rf, et, mlp, logistic, lightgbm.",
     ),
 ]
+ByLabel = Annotated[
+    bool,
+    typer.Option("--by-label", "--label-conditional", help="Coverage for each label, not only on average."),
+]
+Cost = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="What a label in a set costs: a CSV file with the columns label and cost; or a square table whose header "
+        "and first column are labels, with a row for each true label. Sets of small cost are trained for.",
+        show_default=False,
+    ),
+]
+Group = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="A column with the group of each row, such as a hospital: coverage within each group. It is not predicted "
+        "from; new rows need it.",
+        show_default=False,
+    ),
+]
+Minimise = Annotated[
+    str,
+    typer.Option(
+        metavar="WHAT",
+        help="What is made small: size (labels per set), multiple (sets of several labels), excess (labels beyond the "
+        "first) or log (the logarithm of 1 + size).",
+    ),
+]
 Search = Annotated[str, typer.Option(metavar="NAME", help="fast, default or thorough.")]
 Categorical = Annotated[
     list[str] | None,
@@ -127,7 +161,7 @@ RareRows = Annotated[
     typer.Option(
         min=1,
         metavar="ROWS",
-        help="Labels with fewer rows are rare. Default: 10; with --label-conditional four times as many as the level "
+        help="Labels with fewer rows are rare. Default: 10; with --by-label four times as many as the level "
         "needs to calibrate a label, which is 76 at 0.95.",
         show_default=False,
     ),

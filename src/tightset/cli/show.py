@@ -137,19 +137,18 @@ def _show_apart(columns: Sequence[str], rows: Sequence[Sequence[str]], width: in
 
 
 def show_comparison(title: str, name: str, rows: Sequence[Comparison]) -> None:
-    """Baseline beside SCPO, a level a line."""
-    change = "change at\nequal cov."
-    columns = ("level", f"{name}\ncoverage", "\nsize", "SCPO\ncoverage", "\nsize", change, "95% interval", "p")
+    """Baseline beside SCPO, a level a line; with a column of what is made small, if that is not the size."""
+    change, by = "change at\nequal cov.", rows[0].by
+    more = [] if by == "mean_size" else [by]
+    own = ["\nsize", *(f"\n{key.removeprefix('mean_')}" for key in more)]
+    columns = ("level", f"{name}\ncoverage", *own, "SCPO\ncoverage", *own, change, "95% interval", "p")
     show(
         title,
         columns,
         [
             (
                 f"{row.confidence:g}",
-                f"{row.baseline['coverage']:.3f}",
-                f"{row.baseline['mean_size']:.3f}",
-                f"{row.scpo['coverage']:.3f}",
-                f"{row.scpo['mean_size']:.3f}",
+                *(f"{one[key]:.3f}" for one in (row.baseline, row.scpo) for key in ("coverage", "mean_size", *more)),
                 "-" if row.change != row.change else percent(row.change, signed=True),
                 "-"
                 if row.change != row.change

@@ -14,8 +14,10 @@ from tightset.cli.about import BASELINE, DATA, DATA_HASH, ESTIMATOR, FITTED_BY, 
 from tightset.cli.options import (
     AsJson,
     Assurance,
+    ByLabel,
     Categorical,
     Confidence,
+    Cost,
     Data,
     Decimal,
     Delimiter,
@@ -23,6 +25,8 @@ from tightset.cli.options import (
     DropUnlabelled,
     Encoding,
     Estimator,
+    Group,
+    Minimise,
     Missing,
     RareLabels,
     RareRows,
@@ -38,11 +42,11 @@ from tightset.cli.options import (
     table_of,
     without_nan,
 )
-from tightset.cli.predictors import baseline_name, predictors
+from tightset.cli.predictors import baseline_name, predictors, price
+from tightset.cli.short import short_on_calibration_rows, tell_short
 from tightset.cli.show import ONE_SPLIT, counted, reader, say, say_json, show_comparison, working
 
 if TYPE_CHECKING:
-    from tightset.estimators.base import ConformalPredictor
     from tightset.tables.predictor import TablePredictor
 
 __all__ = ["training_app"]
@@ -68,9 +72,10 @@ def fit(
         ),
     ] = 0.0,
     search: Search = "default",
-    label_conditional: Annotated[
-        bool, typer.Option("--label-conditional", help="Coverage for each label, not only on average.")
-    ] = False,
+    by_label: ByLabel = False,
+    group: Group = None,
+    cost: Cost = None,
+    minimise: Minimise = "size",
     assurance: Assurance = None,
     nested: Annotated[
         bool, typer.Option("--nested", help="Use one measure for all levels, so that sets grow with the level.")
@@ -99,7 +104,9 @@ def fit(
     Example: tightset fit flowers.csv --target species --confidence 0.9 --confidence 0.95 --test 0.25
     """
     from tightset.tables.columns import Date
+    from tightset.tables.costs import read_costs
     from tightset.tables.fitting import fit_prepared
+    from tightset.tables.groups import Grouped
     from tightset.tables.preparing import CALIBRATE, HELD_OUT, TEST, UNUSED, prepare, split_rows
     from tightset.tables.target import Rare
 
@@ -118,23 +125,26 @@ def fit(
         raise typer.BadParameter(
             f"{rest} exists, and was not written by the last fit; move it, or give another --out", param_hint="--test"
         )
-    how: dict[str, Any] = {"label_conditional": label_conditional, "allow_empty": not no_empty, "random_state": seed}
-    how["assurance"] = assurance
+    how: dict[str, Any] = {"label_conditional": by_label, "allow_empty": not no_empty, "random_state": seed}
+    how |= {"assurance": assurance, "inefficiency": minimise}
     predictor, plain = predictors(estimator, levels, search, how, nested=nested)
+    costs = None if cost is None else read_costs(cost)
+
+    grouped = Grouped(table, group, target, categorical or ())
 
     def assign(codes: Any) -> Any:
-        part = split_rows(codes, predictor, test=test)
+        part = split_rows(codes, predictor, test=test, groups=grouped.groups)
         part[part == TEST] = HELD_OUT  # they are written as they stand, and not encoded
         return part
 
     with working() as whole:
         read, train, write = whole.split(0.5, _WORK[search] * len(levels), 0.5)
         prepared = prepare(
-            table,
+            grouped,
             target,
             assign,
             categorical=categorical or (),
-            drop=drop or (),
+            drop=[*(drop or ()), *grouped.columns],
             rare=Rare.of(predictor, rare_labels, rare_rows)._replace(drop_unlabelled=drop_unlabelled),
             progress=reader(read, f"reading {Path(table.name).name}", table.n_bytes, passes=3),
         )
@@ -143,17 +153,20 @@ def fit(
             DATA: Path(table.name).name,
             DATA_HASH: digest(table),
             ESTIMATOR: estimator,
-            BASELINE: baseline_name(estimator),
+            BASELINE: baseline_name(estimator, costs),
+            **price(costs, prepared.labelled, predictor, plain),
         }
         with train.watching():
-            model = fit_prepared(prepared, target, predictor, plain if baseline else None, about)
+            model = fit_prepared(prepared, target, predictor, plain if baseline else None, about, grouped)
         progress = reader(write, f"writing {out.name}", table.n_bytes)
         held_out = prepared.part == HELD_OUT
         if test:
             _write_both(out, rest, table, model, held_out, progress)
         else:
             model.save(out)
-    short = _short_on_calibration_rows(predictor, levels, *prepared.parts[CALIBRATE])
+    short = short_on_calibration_rows(
+        predictor, levels, prepared.parts[CALIBRATE], grouped.of(prepared.part == CALIBRATE)
+    )
     told = {
         "model": str(out),
         "levels": levels,
@@ -184,10 +197,10 @@ def fit(
             continue
         say(f"left out {name!r}: {why}")
     say(predictor.summary())
-    if label_conditional:
+    if by_label:
         sizes = ", ".join(f"{size:.3g} at {level}" for level, size in rows["mean size by label"].items())
         say(f"With coverage for each label, labels per set on the {rows['calibrated']:,} calibration rows: {sizes}.")
-    _tell_short(levels, short, model.classes_.tolist(), kind="calibration ")
+    tell_short(levels, short, model.classes_.tolist(), kind="calibration ")
     new = rest if test else "NEW.csv"
     say(f"written: {out}" + (f", and {int(held_out.sum()):,} rows set aside for testing: {rest}" if test else ""))
     say(f"next: tightset evaluate {out} {new}, or tightset report {out} {new}")
@@ -201,9 +214,10 @@ def compare(
     estimator: Estimator = "linear",
     splits: Annotated[int, typer.Option(min=1, metavar="NUMBER", help="Number of random splits.")] = 5,
     search: Search = "default",
-    label_conditional: Annotated[
-        bool, typer.Option("--label-conditional", help="Coverage for each label, not only on average.")
-    ] = False,
+    by_label: ByLabel = False,
+    group: Group = None,
+    cost: Cost = None,
+    minimise: Minimise = "size",
     assurance: Assurance = None,
     rare_labels: RareLabels = "keep",
     rare_rows: RareRows = None,
@@ -224,7 +238,9 @@ def compare(
     """
     from tightset.estimators.comparing import compare as compared
     from tightset.estimators.comparing import over_splits, short_over_splits, verdict
-    from tightset.tables.preparing import fit_parts, prepare, split_rows
+    from tightset.tables.costs import read_costs
+    from tightset.tables.groups import Grouped
+    from tightset.tables.preparing import TEST, fit_parts, prepare, split_rows
     from tightset.tables.target import Rare
 
     levels = levels_of(confidence or [0.8, 0.9, 0.95, 0.99])
@@ -232,26 +248,30 @@ def compare(
     check_assurance(assurance)
     table = table_of(data, (delimiter, encoding, decimal, thousands), missing=missing)
     table.make_rereadable()
+    costs = None if cost is None else read_costs(cost)
+    grouped = Grouped(table, group, target, categorical or ())
     found, tested = [], []
     with working() as whole:
         for split, part in enumerate(whole.split(*[1] * splits)):
             at = f"split {split + 1} of {splits}: "
-            how: dict[str, Any] = {"label_conditional": label_conditional, "assurance": assurance}
+            how: dict[str, Any] = {"label_conditional": by_label, "assurance": assurance, "inefficiency": minimise}
             how["random_state"] = (seed + split) % 2**32
             scpo, plain = predictors(estimator, levels, search, how)
             read, train = part.split(0.5, _WORK[search] * len(levels), before=at if splits > 1 else "")
             prepared = prepare(
-                table,
+                grouped,
                 target,
-                lambda codes: split_rows(codes, scpo, test=_TESTED),  # noqa: B023
+                lambda codes: split_rows(codes, scpo, test=_TESTED, groups=grouped.groups),  # noqa: B023
                 categorical=categorical or (),
-                drop=drop or (),
+                drop=[*(drop or ()), *grouped.columns],
                 rare=Rare.of(scpo, rare_labels, rare_rows)._replace(drop_unlabelled=drop_unlabelled),
                 progress=reader(read, f"reading {Path(table.name).name}", table.n_bytes, passes=3),
             )
+            price(costs, prepared.labelled, scpo, plain)
             with train.watching():
-                fit_parts([plain, scpo], prepared)
-            rows = compared(plain, scpo, *prepared.parts[2], seed=seed)
+                fit_parts([plain, scpo], prepared, grouped.groups)
+            of_tested = grouped.of(prepared.part == TEST)
+            rows = compared(plain, scpo, *prepared.parts[TEST], groups=of_tested, seed=seed)
             found.append(rows)
             tested.append(prepared.parts[2][1])
             if sys.stderr.isatty():
@@ -276,40 +296,7 @@ def compare(
         show_comparison(f"Prediction sets of {n:,} test rows, mean over {splits} splits", name, rows)
         say(f"{verdict(rows)} The interval is for the mean, from the variation between splits.")
     if not as_json:
-        _tell_short(levels, short, names, by_label=label_conditional)
-
-
-def _short_on_calibration_rows(predictor: ConformalPredictor, levels: list[float], X: Any, y: Any) -> list[Any]:
-    """Labels that fall short among the rows that calibrated, at each level; nothing if coverage is by label.
-
-    Over all labels these rows are covered as asked by construction, but not label by label: there they are nearly as
-    good as new ones, and no test row is spent.
-    """
-    import numpy as np
-
-    from tightset.conformal.shortfall import of_rows
-    from tightset.report.numbers import tally
-
-    if predictor.label_conditional:
-        return []
-    codes = np.searchsorted(predictor.classes_, y)
-    covered = tally(predictor, X, codes, levels).covered
-    assert covered is not None  # noqa: S101 - there are labels
-    return [of_rows(codes, one, len(predictor.classes_), level) for level, one in zip(levels, covered, strict=True)]
-
-
-def _tell_short(
-    levels: list[float], short: list[Any], names: list[Any], *, by_label: bool = False, kind: str = ""
-) -> None:
-    """Name the labels that fall short at each level, and say what helps."""
-    from tightset.conformal.shortfall import reason
-
-    if not any(one.labels for one in short):
-        return
-    for level, one in zip(levels, short, strict=True):
-        for line in one.told(level, names, kind=kind):
-            say(line)
-    say(reason(by_label=by_label))
+        tell_short(levels, short, names, by_label=by_label)
 
 
 def _write_both(out: Path, rest: Path, table: Any, model: TablePredictor, chosen: Any, progress: Any) -> None:

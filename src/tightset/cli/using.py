@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tightset.cli.about import BASELINE, DATA_HASH
+from tightset.cli.groups import by_group, show_groups
 from tightset.cli.options import (
     AsJson,
     Confidence,
@@ -66,30 +67,36 @@ def evaluate(
     table = table_of(data, (delimiter, encoding, decimal, thousands), model=loaded)
     X, y, frame = _rows(loaded, table, lenient=lenient, drop_unlabelled=drop_unlabelled)
     y = loaded.labels(frame) if y is None else y  # says that there are none
-    rows = loaded.predictor.evaluate(X, y, confidence=levels)
+    groups = loaded.groups(frame)
+    rows = loaded.predictor.evaluate(X, y, confidence=levels, groups=groups)
     names, short = loaded.classes_.tolist(), _short(loaded.predictor, rows, y)
     if as_json:
         told: dict[str, Any] = {"predictor": rows}
         if loaded.baseline is not None:
-            told["baseline"] = loaded.baseline.evaluate(X, y, confidence=levels)
+            told["baseline"] = loaded.baseline.evaluate(X, y, confidence=levels, groups=groups)
             short += _short(loaded.baseline, told["baseline"], y)
         for row, one in zip(chain.from_iterable(told.values()), short, strict=True):
             row["short_labels"] = one.as_dicts(names)
+        if groups is not None:
+            told["groups"] = by_group(loaded.predictor, X, y, groups, levels)
         told["criteria"] = metrics.CRITERIA
         say_json(without_nan(told))
         return
+    priced = "mean_cost" in rows[0]
     cells = [
         (
             f"{row['confidence']:g}",
             f"{row['coverage']:.3f}",
             f"{row['mean_size']:.3f}",
+            *([f"{row['mean_cost']:.3f}"] if priced else []),
             f"{row['singleton']:.1%}",
             f"{row['empty']:.1%}",
             f"{len(one.labels)} of {one.tested}" if one.tested else "too few rows",
         )
         for row, one in zip(rows, short, strict=True)
     ]
-    columns: tuple[str, ...] = ("level", "coverage", "mean size", "one label", "empty", "labels that fall short")
+    columns: tuple[str, ...] = ("level", "coverage", "mean size", *(["mean cost"] if priced else []), "one label")
+    columns += ("empty", "labels that fall short")
     show(f"{len(y):,} rows, {len(names)} labels", columns, cells)
     for row, one in zip(rows, short, strict=True):
         for line in one.told(row["confidence"], names, rest="" if by_label else ": --by-label shows all"):
@@ -118,8 +125,10 @@ def evaluate(
         ]
         columns = ("label", *(f"{level:g}" for level in levels), "rows")
         show("Coverage of each label (* below the level by more than chance)", columns, of_labels, left=[0])
+    if groups is not None:
+        show_groups(by_group(loaded.predictor, X, y, groups, levels), loaded.group, levels)
     if loaded.baseline is not None and confidence is None:
-        compared = compare(loaded.baseline, loaded.predictor, X, y)
+        compared = compare(loaded.baseline, loaded.predictor, X, y, groups=groups)
         plain = loaded.about.get(BASELINE, "the baseline")
         show_comparison(f"Compared with thresholded probabilities of {plain}, on the same rows", "baseline", compared)
         say(f"{verdict(compared)}\n{ONE_SPLIT}: see tightset compare.")
@@ -184,7 +193,8 @@ def report(
         },
     )
     name = f"{loaded.about.get(BASELINE, 'the baseline')}, thresholded"
-    write_report(out, loaded.predictor, X, y, baseline=loaded.baseline, baseline_name=name, page=page)
+    how = {"groups": loaded.groups(frame), "baseline": loaded.baseline, "baseline_name": name}
+    write_report(out, loaded.predictor, X, y, page=page, **how)
     say(f"written: {out} ({out.stat().st_size / 1e6:.1f} MB); open it in a browser")
 
 
@@ -206,7 +216,7 @@ def _rows(model: TablePredictor, table: Any, *, lenient: bool, drop_unlabelled: 
     if digest(table) == model.about.get(DATA_HASH, "unknown"):
         say("warning: the model was trained on these rows, so figures are too good; use rows it has not seen", err=True)
     with reading(f"reading {Path(table.name).name}", table.n_bytes) as progress:
-        for frame in table.chunks(text=model.encoding.text, label=model.target, progress=progress):
+        for frame in table.chunks(text=model.text, label=model.target, progress=progress):
             if drop_unlabelled and model.target in frame.columns:
                 frame = frame[frame[model.target].notna()]  # noqa: PLW2901
             X.append(model.encode(frame, strict=not lenient))

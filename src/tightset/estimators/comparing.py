@@ -8,7 +8,7 @@ against its coverage over levels around the requested one.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,9 +17,11 @@ from scipy.special import ndtr, stdtr, stdtrit
 from tightset.conformal.ranks import significance
 from tightset.conformal.shortfall import Shortfall, counts_of, short_labels
 from tightset.estimators.base import ConformalPredictor
+from tightset.estimators.spending import criterion
 from tightset.exceptions import TightsetWarning
 
 __all__ = [
+    "WORDS",
     "Change",
     "Comparison",
     "at_equal_coverage",
@@ -30,6 +32,7 @@ __all__ = [
     "verdict",
 ]
 
+WORDS = {"mean_size": ("smaller", "larger"), "mean_cost": ("cheaper", "dearer"), "inefficiency": ("better", "worse")}
 _LEAST = 2e-9  # of an error rate that can be asked for
 _AROUND = (4.0, 2.5, 1.8, 1.4, 1.15, 1.0, 0.87, 0.75, 0.6, 0.4, 0.2, 0.05)  # times the error rate asked for
 _FAR = (0.02, 0.1, 0.2, 0.35, 0.5, 0.65)  # and lower levels, for rows that are covered far less than was asked
@@ -63,6 +66,7 @@ class Comparison(NamedTuple):
     low: float
     high: float
     p_value: float
+    by: str = "mean_size"  # what changes, a key of both: the cost if there is one, or another inefficiency
 
 
 def levels_around(confidences: Sequence[Any]) -> list[list[float]]:
@@ -92,6 +96,10 @@ def at_equal_coverage(
     >>> round(at_equal_coverage(size, covered, *theirs, 0.95).change, 2)  # theirs have 3 labels at the same coverage
     -0.33
     """
+    known = ~np.isnan(size)  # costs may hang on labels that are not
+    size, covered, their_size, their_covered = (
+        one if known.all() else one[..., known] for one in (size, covered, their_size, their_covered)
+    )
     n = len(size)
     ours = np.stack([covered, size]).astype(float)
     theirs = np.concatenate([their_covered, their_size]).astype(float)
@@ -126,7 +134,7 @@ def at_equal_coverage(
     return Change(change, change - reach, change + reach, float(2 * ndtr(-abs(change) / error)))
 
 
-def compare(baseline: Any, scpo: Any, X: Any, y: Any, *, seed: int = 0) -> list[Comparison]:
+def compare(baseline: Any, scpo: Any, X: Any, y: Any, *, groups: Any = None, seed: int = 0) -> list[Comparison]:
     """Compare the set sizes of two fitted predictors at equal coverage, on the same test rows.
 
     Parameters
@@ -139,6 +147,8 @@ def compare(baseline: Any, scpo: Any, X: Any, y: Any, *, seed: int = 0) -> list[
         Rows that neither trained nor calibrated either of them.
     y : array-like of shape (n_samples,)
         The labels.
+    groups : array-like of shape (n_samples,), optional
+        The group of each row, if both were calibrated group by group.
     seed : int, default 0
         For the bootstrap.
 
@@ -147,7 +157,8 @@ def compare(baseline: Any, scpo: Any, X: Any, y: Any, *, seed: int = 0) -> list[
     comparisons : list of Comparison
         One for each level: ``confidence``; ``baseline`` and ``scpo``, what `evaluate` measures of each; ``change``, the
         relative change in mean set size from the baseline, below 0 if sets are smaller; its 95 % interval, ``low`` and
-        ``high``; and the ``p_value`` of no change. NaN where the baseline has no sets of about the same coverage.
+        ``high``; and the ``p_value`` of no change. NaN where the baseline has no sets of about the same coverage. If
+        ``scpo`` has a cost, or another inefficiency than set size, the change is in that, and ``by`` says so.
 
     Examples
     --------
@@ -159,34 +170,44 @@ def compare(baseline: Any, scpo: Any, X: Any, y: Any, *, seed: int = 0) -> list[
     [0.0, 0.0]
     """
     levels = [float(level) for level in scpo.levels_]
-    rows = [predictor.evaluate(X, y, confidence=levels) for predictor in (baseline, scpo)]
+    rows = [predictor.evaluate(X, y, confidence=levels, groups=groups) for predictor in (baseline, scpo)]
     curve = levels_around(levels)
-    theirs = sizes_and_coverage(baseline, X, y, np.concatenate(curve).tolist())
-    ours = sizes_and_coverage(scpo, X, y, levels)
+    by, spent = criterion(scpo)
+    theirs = sizes_and_coverage(baseline, X, y, np.concatenate(curve).tolist(), spent, groups=groups)
+    ours = sizes_and_coverage(scpo, X, y, levels, spent, groups=groups)
     found, start = [], 0
     for at, level in enumerate(levels):
         some = slice(start, start + len(curve[at]))
         change = at_equal_coverage(ours[0][at], ours[1][at], theirs[0][some], theirs[1][some], level, seed=seed)
-        found.append(Comparison(level, rows[0][at], rows[1][at], *change))
+        if by != "mean_size":  # the baseline may be made for something else
+            same = int(np.argmin(np.abs(np.array(curve[at]) - level)))
+            rows[0][at][by] = float(np.nanmean(theirs[0][some][same]))
+        found.append(Comparison(level, rows[0][at], rows[1][at], *change, by))
         start = some.stop
     return found
 
 
 def sizes_and_coverage(
-    model: ConformalPredictor, X: Any, y: Any, levels: Sequence[Any]
+    model: ConformalPredictor,
+    X: Any,
+    y: Any,
+    levels: Sequence[Any],
+    spent: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    *,
+    groups: Any = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Sizes ``(K, n)`` of the sets of rows at each level, and whether they hold the true labels ``(K, n)``."""
+    """What the sets of rows cost ``(K, n)`` at each level, and whether they hold the true labels ``(K, n)``."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TightsetWarning)  # of labels and levels that `evaluate` has told of
-        rows, _ = model.check_new_rows(X, None)
+        rows, groups = model.check_new_rows(X, groups)
         codes = model.label_codes(rows, y, "y", unknown="miss")
         asked = model.fitted_.ask(levels, of=X)
-    size = np.empty((len(levels), len(codes)), dtype=np.int32)
+    size = np.empty((len(levels), len(codes)))
     covered = np.empty(size.shape, dtype=bool)
-    for some, scored in model.fitted_.scored(asked, rows.gather()):
+    for some, scored in model.fitted_.scored(asked, rows.gather(), groups):
         for k, (level, piece) in enumerate(zip(levels, scored, strict=True)):
             kept = piece.sets(level, allow_empty=model.allow_empty)
-            size[k, some] = kept.sum(axis=1)
+            size[k, some] = spent(kept, codes[some])
             covered[k, some] = kept[np.arange(len(kept)), codes[some]] & (codes[some] >= 0)
     return size, covered
 
@@ -200,7 +221,10 @@ def over_splits(found: Sequence[Sequence[Comparison]], test_share: float) -> lis
     result = []
     for rows in zip(*found, strict=True):
         baseline, scpo = (
-            {key: float(np.mean([row[side][key] for row in rows])) for key in ("coverage", "mean_size")}
+            {
+                key: float(np.mean([row[side][key] for row in rows]))
+                for key in dict.fromkeys(("coverage", "mean_size", rows[0].by))
+            }
             for side in (1, 2)
         )
         changes = np.array([row.change for row in rows])
@@ -208,7 +232,9 @@ def over_splits(found: Sequence[Sequence[Comparison]], test_share: float) -> lis
         error = max(float(changes.std(ddof=1)), 1e-12) * np.sqrt(1 / J + test_share / (1 - test_share))
         reach = float(stdtrit(J - 1, 0.975)) * error
         p_value = float(2 * stdtr(J - 1, -abs(mean) / error))
-        result.append(Comparison(rows[0].confidence, baseline, scpo, mean, mean - reach, mean + reach, p_value))
+        result.append(
+            Comparison(rows[0].confidence, baseline, scpo, mean, mean - reach, mean + reach, p_value, rows[0].by)
+        )
     return result
 
 
@@ -236,10 +262,11 @@ def short_over_splits(
 
 
 def verdict(rows: Sequence[Comparison]) -> str:
-    """At which levels the sets are clearly smaller, or larger: where the interval is on one side of zero."""
+    """At which levels the sets are clearly smaller or larger (cheaper or dearer): where the interval excludes zero."""
+    less, more = WORDS[rows[0].by]
     levels = {
-        "smaller at": [row for row in rows if row.high < 0],
-        "larger at": [row for row in rows if row.low > 0],
+        f"{less} at": [row for row in rows if row.high < 0],
+        f"{more} at": [row for row in rows if row.low > 0],
         "not clearly different at": [row for row in rows if row.low <= 0 <= row.high],
         "not comparable (coverage differs too much) at": [row for row in rows if row.change != row.change],
     }

@@ -14,6 +14,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 
 from tightset.compute.hashing import mark_of
 from tightset.compute.row_forms import as_floats, as_they_are
+from tightset.conformal.priced import PerCost
 from tightset.conformal.ranks import calibration_rows_needed
 from tightset.conformal.scores import as_score, settled
 from tightset.conformal.splits import stratified_split
@@ -72,7 +73,7 @@ class ConformalClassifier(ConformalPredictor):
         ``APS(randomised=True)``; or a function of an array of probabilities. (`tightset.scores` has the formulas.)
     inefficiency : str, float or pair of functions, default "size"
         What `evaluate` reports as inefficiency, as in `SCPOClassifier`. It does not change the sets; the score
-        `tightset.scores.Hull` makes it small.
+        `tightset.scores.Hull` makes it small, and `tightset.scores.PerCost` makes costs of labels small.
     calibration_size : float, int or None, default None
         Rows held aside, a fraction or a number. By default a quarter, and more (up to half) if the level needs more.
     assurance : float or None, default None
@@ -145,6 +146,11 @@ class ConformalClassifier(ConformalPredictor):
         if parts.pop("prefit", False) is True and not isinstance(parts.get("estimator"), FrozenEstimator):
             parts["estimator"] = FrozenEstimator(parts.get("estimator"))
         return super().upgraded(parts)
+
+    @property
+    def cost(self) -> Any:
+        """What labels in sets cost, if the conformity score knows it."""
+        return self.conformity_score.cost if isinstance(self.conformity_score, PerCost) else None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

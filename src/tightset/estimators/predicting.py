@@ -14,8 +14,6 @@ from tightset.compute.row_forms import as_they_are
 from tightset.compute.row_kinds import RowKind
 from tightset.compute.row_types import dtypes_of
 from tightset.compute.rows import RowSource, lies_elsewhere, open_rows, refuse_lazy, rows_of
-from tightset.conformal import metrics
-from tightset.conformal.inefficiency import as_inefficiency
 from tightset.conformal.ranks import significance
 from tightset.estimators import frames
 from tightset.estimators.abstaining import Abstaining
@@ -24,6 +22,7 @@ from tightset.estimators.checks import check_columns, check_groups, check_levels
 from tightset.estimators.fitted import Asked, Fitted, Fold, of_partition
 from tightset.estimators.labels import check_labels, label_codes
 from tightset.estimators.pieces import joined
+from tightset.estimators.spending import measured
 from tightset.exceptions import warn
 
 __all__ = ["Predicting", "codes_of"]
@@ -217,7 +216,7 @@ class Predicting(Abstaining):
             What `tightset.metrics.evaluate` measures, as one flat dict; with several levels a list of them. The keys
             S, N, U, M, F, E, OU, OM, OF and OE are criteria of efficiency, each better when smaller: S is the mean sum
             of p-values, N the mean set size; `tightset.metrics.vovk_criteria` explains the others. With ``assurance``
-            that is a key, too.
+            that is a key, too; with costs of labels so is ``mean_cost``, and ``inefficiency`` is ``f(cost)``.
         """
         levels, single = self.levels_asked(confidence)
         fitted = self._fitted()
@@ -229,20 +228,8 @@ class Predicting(Abstaining):
         ask = partial(fitted.slim().sets_and_p, asked, allow_empty=self.allow_empty)
         parts = rows.map(ask, groups, range(rows.shape[0]))
         found = [joined(of_level) for of_level in zip(*parts, strict=True)]
-        also = {} if fitted.assurance is None else {"assurance": float(fitted.assurance)}
-        measured = [
-            also
-            | metrics.evaluate(
-                sets,
-                codes,
-                confidence=float(1 - significance(level)),
-                p=p,
-                f=as_inefficiency(self.inefficiency),
-                labels=fitted.classes.tolist(),
-            )
-            for level, (sets, p) in zip(levels, found, strict=True)
-        ]
-        return measured[0] if single else measured
+        rows_of_levels = [measured(self, sets, p, codes, level) for level, (sets, p) in zip(levels, found, strict=True)]
+        return rows_of_levels[0] if single else rows_of_levels
 
     # ---- for what is built on a predictor -----------------------------------------------------------------------
 

@@ -316,6 +316,10 @@ class SCPOClassifier(ConformalPredictor):
                 raise ValueError("boost adds trees to the scores of an estimator: give one, or estimator='auto'")
         elif not case.on_columns:
             raise ValueError("search='grid' trains on columns, as the paper does; leave estimator out")
+        elif self.cost is not None:
+            raise ValueError(
+                "search='grid' trains for set size, as the paper does: leave cost out, or use another search"
+            )
         elif self.nested:
             raise ValueError(
                 "nested=True is not for search='grid': train for one level, and ask predict_set for others, whose "

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from tightset.conformal.metrics import bootstrap_difference, sign_test
 from tightset.conformal.ranks import significance
 from tightset.estimators.base import ConformalPredictor
@@ -17,9 +19,12 @@ __all__ = ["compared", "in_short"]
 _VERDICTS = {
     "smaller": "smaller",
     "larger": "larger (a loss)",
+    "cheaper": "cheaper",
+    "dearer": "dearer (a loss)",
     "no clear difference": "not clearly different",
     "too different in coverage": "not comparable (coverage differs too much)",
 }
+_OF_COST = {"smaller": "cheaper", "larger": "dearer"}
 _COMPARED = (0.8, 0.9, 0.95, 0.99)  # besides the levels that were trained for
 
 
@@ -38,6 +43,8 @@ def compared(
     rows, start = [], 0
     for k, some in zip(places, around, strict=True):
         ours, theirs = found.size[k], other.size[k]
+        if found.spent is not None and other.spent is not None:
+            ours, theirs = found.spent[k], other.spent[k]
         if found.covered is None or curve is None or curve.covered is None:
             before = max(float(theirs.mean()), 1e-9)
             change, low, high = (one / before for one in bootstrap_difference(ours, theirs, random_state=0))
@@ -45,7 +52,8 @@ def compared(
         else:
             at = slice(start, start + len(some))
             start = at.stop
-            own = ours, found.covered[k], curve.size[at], curve.covered[at]
+            around_it = curve.size if curve.spent is None else curve.spent
+            own = ours, found.covered[k], around_it[at], curve.covered[at]
             change, low, high, p_value = at_equal_coverage(*own, levels[k])
         verdict = "smaller" if high < 0 else "larger" if low > 0 else "no clear difference"
         verdict = verdict if change == change else "too different in coverage"
@@ -53,8 +61,10 @@ def compared(
             {
                 "level": level_text(levels[k]),
                 "made_for": significance(levels[k]) in of_model,
-                "size": number(ours.mean()),
-                "baseline": number(theirs.mean()),
+                "size": number(found.size[k].mean()),
+                "baseline": number(other.size[k].mean()),
+                "cost": None if found.spent is None else number(np.nanmean(ours)),
+                "baseline_cost": None if found.spent is None else number(np.nanmean(theirs)),
                 "coverage": None if found.covered is None else percent(found.covered[k].mean()),
                 "baseline_coverage": None if other.covered is None else percent(other.covered[k].mean()),
                 "change": _change(change),
@@ -100,6 +110,8 @@ def _digits(share: float) -> int:
 
 def in_short(rows: list[dict[str, Any]]) -> str:
     """The comparison in a sentence, losses included."""
+    if rows and rows[0]["cost"] is not None:
+        rows = [one | {"verdict": _OF_COST.get(one["verdict"], one["verdict"])} for one in rows]
     of = {verdict: [one["level"] for one in rows if one["verdict"] == verdict] for verdict in _VERDICTS}
     said = [f"{words} at {in_words(of[verdict])}" for verdict, words in _VERDICTS.items() if of[verdict]]
     where = "At equal coverage on these rows" if rows and rows[0]["coverage"] is not None else "On these rows"

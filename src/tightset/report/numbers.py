@@ -19,6 +19,7 @@ from tightset.conformal.shortfall import Shortfall, short_labels
 from tightset.estimators.base import ConformalPredictor
 from tightset.estimators.checks import check_levels
 from tightset.estimators.fitted import Asked
+from tightset.estimators.spending import costs_of, knows_costs
 from tightset.exceptions import TightsetWarning
 
 __all__ = [
@@ -71,6 +72,7 @@ class Tally(NamedTuple):
     covered: np.ndarray | None  # (K, n), where the labels of the rows are known
     best: np.ndarray  # (n,), the largest p-value of each row at the chosen level, or NaN
     together: dict[int, np.ndarray]  # for stops (C, C), rows whose set holds both labels: all, the chosen one, or none
+    spent: np.ndarray | None = None  # (K, n), what sets cost, where labels have a cost that can be known
 
 
 def tally(
@@ -80,10 +82,12 @@ def tally(
     levels: list[Any],
     chosen: int | None = None,
     groups: Any = None,
+    priced: Any = None,
 ) -> Tally:
     """Sizes and coverage at every level, in memory that does not grow with the number of labels times rows.
 
-    What is of the ``chosen`` level only is worked out if there is one.
+    What is of the ``chosen`` level only is worked out if there is one. Costs are those of the predictor ``priced``, by
+    default the model itself, which the model may be compared with.
     """
     asked = _asked(model, levels, X)
     new, groups = model.check_new_rows(X, groups)
@@ -91,6 +95,8 @@ def tally(
     size = np.empty((len(levels), n), dtype=np.int32)
     covered = None if y is None else np.empty((len(levels), n), dtype=bool)
     best = np.full(n, np.nan)
+    priced = model if priced is None else priced
+    spent = np.empty((len(levels), n)) if knows_costs(priced, y) else None
     pairs_at = () if chosen is None else _stops_with_pairs(len(levels), n, C, chosen)
     together = {k: np.zeros((C, C), dtype=np.int32) for k in pairs_at}
     for rows, scored in model.fitted_.scored(asked, new.gather(), groups):
@@ -99,12 +105,14 @@ def tally(
         for k, (level, piece) in enumerate(zip(levels, scored, strict=True)):
             kept = piece.sets(level, allow_empty=model.allow_empty)
             size[k, rows] = kept.sum(axis=1)
+            if spent is not None:
+                spent[k, rows] = costs_of(priced, kept, np.zeros(len(kept), dtype=int) if y is None else y[rows])
             if covered is not None and y is not None:
                 covered[k, rows] = kept[np.arange(len(kept)), y[rows]] & (y[rows] >= 0)  # -1 is a label of no column
             if k in together:
                 numbers = kept.astype(np.float32)  # exact up to 2^24 rows, and a piece has fewer
                 together[k] += (numbers.T @ numbers).astype(np.int32)
-    return Tally(size, covered, best, together)
+    return Tally(size, covered, best, together, spent)
 
 
 def _stops_with_pairs(K: int, n: int, C: int, chosen: int) -> Sequence[int]:

@@ -156,6 +156,8 @@ def say(
         "empty_count": f"{int((size == 0).sum()):,} of {n:,}",
         "full_count": f"{int((size == C).sum()):,} of {n:,}",
         "baseline": "" if other is None else number(other.size[k].mean()),
+        "cost": "" if found.spent is None else number(np.nanmean(found.spent[k])),
+        "baseline_cost": "" if other is None or other.spent is None else number(np.nanmean(other.spent[k])),
         "coverage": "unknown",
         "interval": "no labels were given",
         "verdict": "",

@@ -144,7 +144,7 @@ def write_report(
         raise ValueError(f"frame must have a row for each row of X: {n:,}; got {len(frame):,}")
     other = None
     if baseline is not None:
-        other = tally(baseline, X, codes, levels, groups=_groups_for(baseline, groups))
+        other = tally(baseline, X, codes, levels, groups=_groups_for(baseline, groups), priced=model)
 
     order = hardest(found.size[chosen], found.best)
     shown = order[: max(1, min(page.max_rows, _ENTRIES // C))]
@@ -165,7 +165,7 @@ def write_report(
     texts = None if of_labels is None else label_texts(of_labels)
     comparison = []
     if baseline is not None and other is not None:
-        theirs = partial(tally, baseline, X, codes, groups=_groups_for(baseline, groups))
+        theirs = partial(tally, baseline, X, codes, groups=_groups_for(baseline, groups), priced=model)
         comparison = compared(model, found, other, levels, theirs)
 
     def row(r: int) -> dict[str, Any]:
@@ -181,6 +181,7 @@ def write_report(
         "without_rows": [] if of_labels is None else without_rows(labels, of_labels),
         "twins": twins(labels),
         "has_labels": codes is not None,
+        "priced": found.spent is not None,
         "levels": [level_text(level) for level in levels],
         "asked_for": [significance(level) in map(significance, model.levels_) for level in levels],
         "chosen": chosen,

@@ -38,6 +38,7 @@ class Encoding(NamedTuple):
     left_out: dict[str, str]
     missing: list[str]  # texts for missing values, beside the usual ones
     dtype: str = "float64"
+    group: str | None = None  # the column of groups, within each of which coverage holds
 
     @property
     def names(self) -> list[str]:

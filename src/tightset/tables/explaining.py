@@ -14,6 +14,7 @@ import numpy as np
 
 from tightset.conformal.assurance import least_error
 from tightset.conformal.ranks import significance
+from tightset.estimators.fitted import Fitted
 from tightset.tables.predictor import TablePredictor
 
 __all__ = ["Explanation", "Influence", "explain"]
@@ -68,8 +69,12 @@ def explain(model: TablePredictor, frame: Any, confidence: Any) -> Explanation:
     predictor = model.predictor
     fitted = predictor.fitted_
     asked = fitted.ask([confidence])
-    ((sets, p),) = fitted.sets_and_p(asked, variants, allow_empty=predictor.allow_empty)
-    rows = fitted.rows_of_labels()
+    groups = model.groups(frame)
+    if groups is not None:
+        predictor.check_new_rows(x, groups)  # warns of one that is not known
+        groups = np.repeat(groups, len(variants))
+    ((sets, p),) = fitted.sets_and_p(asked, variants, groups, allow_empty=predictor.allow_empty)
+    rows = fitted.rows_of_labels() if groups is None else _rows_of_group(fitted, groups[0])
     influences = [
         Influence(
             column.name,
@@ -84,6 +89,12 @@ def explain(model: TablePredictor, frame: Any, confidence: Any) -> Explanation:
     ]
     influences.sort(key=lambda one: -one.moved)
     return Explanation(float(1 - significance(confidence)), p[0], sets[0], rows, influences, fitted.assurance)
+
+
+def _rows_of_group(fitted: Fitted, group: Any) -> np.ndarray:
+    """Calibration rows ``(C,)`` that the labels of a row of this group are compared with."""
+    rows = fitted.calibration_rows()
+    return np.array([rows[group, label if fitted.by_label else -1] for label in range(len(fitted.classes))])
 
 
 def _shown(value: Any) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 
 from tightset.estimators.base import ConformalPredictor
 from tightset.tables.frames import FrameTable
+from tightset.tables.groups import LEFT_OUT, Grouped
 from tightset.tables.predictor import TablePredictor
 from tightset.tables.preparing import CALIBRATE, TRAIN, Prepared, fit_parts, prepare, split_rows
 from tightset.tables.target import Rare
@@ -26,6 +27,7 @@ def fit_table(
     drop: Collection[str] = (),
     rare_labels: str = "keep",
     rare_rows: int | None = None,
+    group: str | None = None,
 ) -> TablePredictor:
     """Fit a predictor, and perhaps a baseline, on a table: the same rows train and calibrate both.
 
@@ -48,6 +50,9 @@ def fit_table(
         stands for all of them; ``"drop"``, their rows are left out, and coverage is for rows of the other labels.
     rare_rows : int, optional
         By default 10, or with ``label_conditional`` four times what the strictest level needs for a label (76 at 95 %).
+    group : str, optional
+        A column with the group of each row, which is not predicted from. Coverage then holds within each group; rows
+        without a value are a group of their own. New rows need the column; sets of an unknown group hold all labels.
 
     Returns
     -------
@@ -71,15 +76,16 @@ def fit_table(
     if predictor.cv is not None:
         raise ValueError("a table is split once into training and calibration rows; use cv=None")
     table = FrameTable(table) if hasattr(table, "columns") else table
+    table = Grouped(table, group, target, categorical)
     prepared = prepare(
         table,
         target,
-        lambda codes: split_rows(codes, predictor),
+        lambda codes: split_rows(codes, predictor, groups=table.groups),
         categorical=categorical,
-        drop=drop,
+        drop=[*drop, *table.columns],
         rare=Rare.of(predictor, rare_labels, rare_rows),
     )
-    return fit_prepared(prepared, target, predictor, baseline)
+    return fit_prepared(prepared, target, predictor, baseline, grouped=table)
 
 
 def fit_prepared(
@@ -88,9 +94,13 @@ def fit_prepared(
     predictor: ConformalPredictor,
     baseline: ConformalPredictor | None = None,
     about: dict[str, Any] | None = None,
+    grouped: Grouped | None = None,
 ) -> TablePredictor:
     """As `fit_table`, on rows that were encoded before; ``about`` is what the model says of where it comes from."""
-    fit_parts([one for one in (predictor, baseline) if one is not None], prepared)
+    groups = None if grouped is None else grouped.groups
+    fit_parts([one for one in (predictor, baseline) if one is not None], prepared, groups)
+    encoding = prepared.encoding._replace(group=None if grouped is None else grouped.column)
+    encoding.left_out.update(dict.fromkeys([] if grouped is None else grouped.columns, LEFT_OUT))
     labels, numbers = np.unique(np.concatenate([y for _, y in prepared.parts]), return_counts=True)
     of_label = dict(zip(map(str, labels.tolist()), numbers.tolist(), strict=True))
     in_order = [label for label in prepared.labelled.order if label in of_label] or list(of_label)
@@ -103,18 +113,19 @@ def fit_prepared(
     labelled = prepared.labelled
     counts |= {"rare labels": labelled.told} if labelled.told else {}
     if predictor.label_conditional:
-        counts["mean size by label"] = _sizes(predictor, prepared.parts[CALIBRATE][0])
+        own = None if groups is None else groups[prepared.part == CALIBRATE]
+        counts["mean size by label"] = _sizes(predictor, prepared.parts[CALIBRATE][0], own)
     about = {**(about or {}), **counts}
-    rare: dict[str, Any] = {"merged": labelled.merged, "dropped": labelled.dropped}
-    return TablePredictor(prepared.encoding, target, predictor, baseline, about, **rare, dialect=prepared.dialect)
+    rest: dict[str, Any] = {"merged": labelled.merged, "dropped": labelled.dropped, "dialect": prepared.dialect}
+    return TablePredictor(encoding, target, predictor, baseline, about, **rest)
 
 
-def _sizes(predictor: ConformalPredictor, X: np.ndarray) -> dict[str, float]:
+def _sizes(predictor: ConformalPredictor, X: np.ndarray, groups: np.ndarray | None) -> dict[str, float]:
     """The mean set size at each level on calibration rows.
 
     Of a row only its own label is compared with a threshold that the row had a part in, one in as many as the label has
     rows, so that the figure is good to a few thousandths: new rows have such sets.
     """
     levels = [float(level) for level in predictor.levels_]
-    sizes = predictor.predict_set(X, confidence=levels).sum(axis=2).mean(axis=1)
+    sizes = predictor.predict_set(X, confidence=levels, groups=groups).sum(axis=2).mean(axis=1)
     return {f"{level:g}": round(float(size), 4) for level, size in zip(levels, sizes, strict=True)}

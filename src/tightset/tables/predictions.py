@@ -49,12 +49,16 @@ def predicted(
     model: TablePredictor, frame: Any, levels: Sequence[Any], keep: Sequence[str], *, strict: bool
 ) -> Iterator[Line]:
     """The lines of a chunk of a table, for a `TablePredictor`; what is wrong with it is told at once."""
-    return _lines(model, frame, model.encode(frame, strict=strict), levels, keep)
+    rows, groups = model.encode(frame, strict=strict), model.groups(frame)
+    if groups is not None:
+        model.predictor.check_new_rows(rows, groups)  # warns of groups that are not known
+    return _lines(model, frame, (rows, groups), levels, keep)
 
 
 def _lines(
-    model: TablePredictor, frame: Any, rows: np.ndarray, levels: Sequence[Any], keep: Sequence[str]
+    model: TablePredictor, frame: Any, own: tuple[Any, Any], levels: Sequence[Any], keep: Sequence[str]
 ) -> Iterator[Line]:
+    rows, groups = own
     names = np.asarray(model.classes_).astype(str)
     kept = frame[list(keep)].astype(object).where(frame[list(keep)].notna(), None).to_numpy()
     fitted = model.predictor.fitted_
@@ -63,11 +67,13 @@ def _lines(
     known = fitted.rows_of_labels() > 0
     for start in range(0, len(rows), _AT_ONCE):
         some = slice(start, start + _AT_ONCE)
-        found = [_ordered(sets, p, known) for sets, p in fitted.sets_and_p(asked, rows[some], allow_empty=allow_empty)]
-        for at, (number, own) in enumerate(zip(frame.index[some].tolist(), kept[some].tolist(), strict=True)):
+        of = None if groups is None else groups[some]
+        both = fitted.sets_and_p(asked, rows[some], of, allow_empty=allow_empty)
+        found = [_ordered(sets, p, known) for sets, p in both]
+        for at, (number, beside) in enumerate(zip(frame.index[some].tolist(), kept[some].tolist(), strict=True)):
             for level, (order, p, sizes) in zip(levels, found, strict=True):
                 size = sizes[at]
-                yield Line(number + 1, own, float(level), names[order[at, :size]].tolist(), p[at, :size].tolist())
+                yield Line(number + 1, beside, float(level), names[order[at, :size]].tolist(), p[at, :size].tolist())
 
 
 def answers(model: TablePredictor, frame: Any, keep: Sequence[str], *, strict: bool, **how: Any) -> Iterator[Line]:

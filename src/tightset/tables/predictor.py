@@ -20,6 +20,7 @@ from tightset.storage.registry import storable
 from tightset.tables.dialect import Dialect
 from tightset.tables.encoding import Encoding
 from tightset.tables.frames import FrameTable
+from tightset.tables.groups import groups_of
 from tightset.tables.texts import as_text, spelled_as, with_gaps
 
 __all__ = ["TablePredictor"]
@@ -88,6 +89,16 @@ class TablePredictor:
     def levels_(self) -> tuple[Any, ...]:
         return self.predictor.levels_
 
+    @property
+    def group(self) -> str | None:
+        """The column with the group of each row, which new rows need; None if coverage is not by group."""
+        return self.encoding.group
+
+    @property
+    def text(self) -> list[str]:
+        """Columns of a file to be read as texts."""
+        return [*self.encoding.text, *([] if self.group is None else [self.group])]
+
     def encode(self, frame: Any, *, strict: bool = False) -> np.ndarray:
         """Return the rows of a data frame as the predictor takes them.
 
@@ -127,7 +138,7 @@ class TablePredictor:
         -------
         sets : ndarray of bool of shape (n_samples, n_classes)
         """
-        return _indexed(self.predictor.predict_set(self.encode(frame), **how), frame)
+        return _indexed(self.predictor.predict_set(self.encode(frame), **self._in_groups(frame, how)), frame)
 
     def predict_p(self, frame: Any, **how: Any) -> Any:
         """Return the conformal p-value of each label, for the rows of a data frame.
@@ -143,7 +154,7 @@ class TablePredictor:
         -------
         p_values : ndarray of shape (n_samples, n_classes)
         """
-        return _indexed(self.predictor.predict_p(self.encode(frame), **how), frame)
+        return _indexed(self.predictor.predict_p(self.encode(frame), **self._in_groups(frame, how)), frame)
 
     def predict(self, frame: Any) -> Any:
         """Return the most conforming label of each row of a data frame.
@@ -193,7 +204,27 @@ class TablePredictor:
         row : dict or list of dict
         """
         labels = self.labels(frame) if y is None else y
-        return self.predictor.evaluate(self.encode(frame), labels, **how)
+        return self.predictor.evaluate(self.encode(frame), labels, **self._in_groups(frame, how))
+
+    def groups(self, frame: Any) -> np.ndarray | None:
+        """Return the group of each row, as texts; None if coverage is not by group.
+
+        Parameters
+        ----------
+        frame : pandas.DataFrame of n_samples rows
+            Rows with the group column. Where it has no value, the group is ``(missing)``.
+
+        Returns
+        -------
+        groups : ndarray of str of shape (n_samples,), or None
+        """
+        if self.group is None:
+            return None
+        known = {str(group) for group, _ in self.predictor.fitted_.calibration_rows()}
+        return groups_of(frame, self.group, self.encoding.missing, sorted(known))
+
+    def _in_groups(self, frame: Any, how: dict[str, Any]) -> dict[str, Any]:
+        return how if self.group is None else {"groups": self.groups(frame), **how}
 
     def labels(self, frame: Any) -> np.ndarray:
         """Return the labels in the target column, rare ones as they were in training.

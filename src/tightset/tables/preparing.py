@@ -16,6 +16,7 @@ from tightset.exceptions import TableError, warn
 from tightset.tables.dialect import Dialect
 from tightset.tables.encoding import Encoding
 from tightset.tables.giveaways import warn_of_giveaways
+from tightset.tables.groups import Grouped
 from tightset.tables.learning import ColumnKinds, Statistics
 from tightset.tables.readings import warn_of_readings
 from tightset.tables.target import KEEP, Labelled, Labels, Rare, meant
@@ -65,6 +66,7 @@ def prepare(
         labels.see(frame)
         _check_named(frame, [*categorical, *drop])
         kinds.see(frame)
+    table = table.table if isinstance(table, Grouped) else table  # whose groups are noted now
     labelled = labels.settle()
     classes, codes = labelled.classes, labelled.codes
     columns = kinds.settle()
@@ -115,8 +117,13 @@ def _thinned(part: np.ndarray, share: float, seed: int) -> np.ndarray:
     return part
 
 
-def split_rows(codes: np.ndarray, predictor: ConformalPredictor, *, test: float = 0.0) -> np.ndarray:
-    """The part of each row: trains, calibrates (as many as the predictor asks for), tests; none for codes below 0."""
+def split_rows(
+    codes: np.ndarray, predictor: ConformalPredictor, *, test: float = 0.0, groups: np.ndarray | None = None
+) -> np.ndarray:
+    """The part of each row: trains, calibrates (as many as the predictor asks for), tests; none for codes below 0.
+
+    With coverage by label or by group each of them has its share of the calibration rows.
+    """
     rng = generator(predictor.random_state)
     rows = np.flatnonzero(codes >= 0)
     part = np.where(codes >= 0, TRAIN, UNUSED).astype(np.int8)
@@ -128,19 +135,24 @@ def split_rows(codes: np.ndarray, predictor: ConformalPredictor, *, test: float 
         raise TableError(f"{int((codes >= 0).sum())} rows are too few to train, calibrate and test with")
     size = rows_to_hold(predictor, len(rows))
     strata = codes[rows] if predictor.label_conditional else np.zeros(len(rows), dtype=np.intp)
+    if groups is not None:
+        strata = strata + (int(codes.max()) + 1) * np.unique(groups[rows], return_inverse=True)[1]
     part[rows[calibration_split(strata, codes[rows], size, rng)[1]]] = CALIBRATE
     return part
 
 
-def fit_parts(predictors: Sequence[ConformalPredictor], prepared: Prepared) -> None:
+def fit_parts(predictors: Sequence[ConformalPredictor], prepared: Prepared, groups: np.ndarray | None = None) -> None:
     """Fit on the training rows and calibrate on others; a label may be among the latter only."""
+    of: dict[str, Any] = {}
+    if groups is not None:
+        of = {"groups": groups[prepared.part == TRAIN], "groups_cal": groups[prepared.part == CALIBRATE]}
     (X, y), (X_cal, y_cal) = prepared.parts[:2]
     searches = [isinstance(one, SCPOClassifier) for one in predictors]
     parts = current().split(*(_SEARCH if search else 1 for search in searches))
     for predictor, search, part in zip(predictors, searches, parts, strict=True):
         part.stage("training" if search else "fitting the baseline" if any(searches) else "fitting")
         with part.watching():
-            predictor.fit_given(GivenRows(X, y, X_cal=X_cal, y_cal=y_cal, classes=prepared.labelled.classes))
+            predictor.fit_given(GivenRows(X, y, X_cal=X_cal, y_cal=y_cal, classes=prepared.labelled.classes, **of))
 
 
 def _check_named(frame: Any, names: Collection[str]) -> None:

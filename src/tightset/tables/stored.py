@@ -108,4 +108,6 @@ def _check_table(model: TablePredictor) -> None:
         check_predictor(predictor)
         width = len(encoding.names)
         must(predictor.n_features_in_ == width, f"TablePredictor.predictor must take the {width} encoded columns")
+        by_group = predictor.fitted_.by_group
+        must(by_group == (model.group is not None), "Encoding.group must be there where coverage is by group")
         must(np.array_equal(predictor.classes_, model.predictor.classes_), "the baseline must have the same classes")

@@ -1,0 +1,63 @@
+"""What the sets of a predictor cost: by labels, by size, or by both; for evaluation and comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tightset.conformal import metrics
+from tightset.conformal.costs import cost_matrix, costs_of_sets
+from tightset.conformal.inefficiency import as_inefficiency
+from tightset.conformal.ranks import significance
+
+__all__ = ["costs_of", "criterion", "knows_costs", "measured"]
+
+
+def costs_of(model: Any, sets: np.ndarray, y: np.ndarray) -> np.ndarray | None:
+    """The cost ``(n,)`` of each of the sets ``(n, C)`` of a predictor, None if labels have no cost.
+
+    Where costs depend on the true label, a row whose label is unknown, below 0 in ``y (n,)``, has NaN.
+    """
+    cost = cost_matrix(model.cost, model.classes_)
+    if cost is None:
+        return None
+    if (cost == cost[:1]).all():
+        return costs_of_sets(sets, cost)
+    return np.where(y >= 0, costs_of_sets(sets, cost, np.maximum(y, 0)), np.nan)
+
+
+def knows_costs(model: Any, y: np.ndarray | None) -> bool:
+    """Whether the costs of sets can be told: labels have a cost, and it needs no true label, or there are some."""
+    cost = cost_matrix(model.cost, model.classes_)
+    return cost is not None and (y is not None or bool((cost == cost[:1]).all()))
+
+
+def criterion(model: Any) -> tuple[str, Callable[[np.ndarray, np.ndarray], np.ndarray]]:
+    """What a predictor makes small, as a key of `evaluate` and as a function of sets ``(n, C)`` and labels ``(n,)``."""
+    f = as_inefficiency(model.inefficiency)
+
+    def spent(sets: np.ndarray, y: np.ndarray) -> np.ndarray:
+        costs = costs_of(model, sets, y)
+        costs = sets.sum(axis=1) if costs is None else costs
+        return costs if is_size else np.asarray(f(costs.astype(float)))
+
+    is_size = f is as_inefficiency("size")
+    return "inefficiency" if not is_size else "mean_size" if model.cost is None else "mean_cost", spent
+
+
+def measured(model: Any, sets: np.ndarray, p: np.ndarray, y: np.ndarray, level: Any) -> dict[str, Any]:
+    """What `evaluate` says of a level: the metrics of the sets, and with costs ``mean_cost`` beside ``mean_size``."""
+    f, sure = as_inefficiency(model.inefficiency), model.fitted_.assurance
+    how: dict[str, Any] = {"confidence": float(1 - significance(level)), "labels": model.classes_.tolist()}
+    row = ({} if sure is None else {"assurance": float(sure)}) | metrics.evaluate(sets, y, p=p, f=f, **how)
+    costs = costs_of(model, sets, y)
+    if costs is None:
+        return row
+    known = costs[~np.isnan(costs)]
+    cost = {"mean_cost": float(known.mean()) if len(known) else float("nan")}
+    row["inefficiency"] = float(np.mean(f(known))) if len(known) else float("nan")
+    at = list(row).index("mean_size") + 1
+    items = list(row.items())
+    return dict(items[:at]) | cost | dict(items[at:])
