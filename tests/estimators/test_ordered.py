@@ -92,7 +92,7 @@ def test_an_order_of_ones_own_and_levels_that_are_nested():
         ({"ordered": "abc"}, "ordered must be True, False or a list of the labels"),
         ({"ordered": True, "label_conditional": True}, "ordered is not for label_conditional"),
         ({"ordered": True, "cost": [1, 2, 3]}, "ordered is not for cost"),
-        ({"ordered": True, "search": "grid"}, "which knows neither cost nor ordered"),
+        ({"ordered": True, "search": "grid"}, "leave ordered out"),
     ],
 )
 def test_orders_that_are_none(settings, message):

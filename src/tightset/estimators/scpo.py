@@ -309,8 +309,8 @@ class SCPOClassifier(ConformalPredictor):
         if is_ordered and (self.label_conditional or self.cost is not None):
             name = "label_conditional" if self.label_conditional else "cost"
             raise ValueError(f"ordered is not for {name}: thresholds that differ between labels would cut intervals up")
-        if isinstance(settings, Grid) and (is_ordered or self.cost is not None):
-            raise ValueError("search='grid' is the search of the paper, which knows neither cost nor ordered")
+        if isinstance(settings, Grid) and is_ordered:
+            raise ValueError("search='grid' trains for set size, as the paper does: leave ordered out")
         if isinstance(settings, Search):
             if settings.boost is not None and case.on_columns:
                 raise ValueError("boost adds trees to the scores of an estimator: give one, or estimator='auto'")
