@@ -20,7 +20,9 @@ from tightset.scores import LAC, Hull
 from tightset.storage.registry import make
 
 COSTS = ["size", "log", "excess", "multiple", "M", 2, 0.5, MULTIPLE, (np.square, lambda w: 2 * w)]
-every = pytest.mark.parametrize("f", COSTS, ids=str)
+every = pytest.mark.parametrize(
+    "f", COSTS, ids=lambda f: f if isinstance(f, str) else getattr(f, "name", type(f).__name__)
+)
 
 
 def labelled(n, C=6, seed=0):
