@@ -60,7 +60,7 @@ class Member(NamedTuple):
     columns: Columns
     measure: str
     theta: np.ndarray
-    threshold: Any  # a number, or that of each label (C,)
+    threshold: float | np.ndarray  # that of each label (C,)
 
     def scores(self, Z: Array, centre: np.ndarray | None) -> np.ndarray:
         return np.asarray(MEASURES[self.measure].forward(Z, centred(self.theta[None], centre))[0][0])
