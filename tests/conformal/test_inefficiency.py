@@ -80,8 +80,7 @@ def test_they_do_not_fall_and_have_no_kink(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_tensors_are_taken_as_arrays_are(name):
-    torch = pytest.importorskip("torch")
+def test_tensors_are_taken_as_arrays_are(name, torch):
     f, w = as_inefficiency(name), np.linspace(0, 5, 101)
     for one in (f, f.derivative):
         np.testing.assert_allclose(one(torch.as_tensor(w)).numpy(), one(w), rtol=1e-12, atol=1e-15)

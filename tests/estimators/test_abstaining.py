@@ -1,5 +1,6 @@
 """`predict_or_abstain`: what it answers, what it refuses, and that it outlives a file."""
 
+import dask.array as da
 import numpy as np
 import pytest
 from scipy.stats import binom
@@ -197,7 +198,6 @@ def test_answers_do_not_depend_on_the_batch(plain):
 
 
 def test_dask_collections_are_answered_at_once(plain):
-    da = pytest.importorskip("dask.array")
     labels, answered = plain.predict_or_abstain(da.from_array(X[NEW], chunks=(300, -1)))
     expected = plain.predict_or_abstain(X[NEW])
     assert (labels == expected[0]).all()

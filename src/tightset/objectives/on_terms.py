@@ -27,7 +27,7 @@ class TermsOfRows(NamedTuple):
     own: Array  # (k,), the category of the own label
     own_hot: Array  # (k, T), 1 in that place
     own_offset: Array  # (k,)
-    starts: list[np.ndarray]  # some rows of each category
+    starts: list[np.ndarray]  # some rows of each category, to find thresholds from
     index: Array  # (G * C,)
     pair_hot: Array  # (G * C, T)
     group: Array | None  # (k,)
@@ -37,18 +37,25 @@ class TermsOfRows(NamedTuple):
 
     @classmethod
     def of(
-        cls, terms: Terms, y: np.ndarray, f: Inefficiency = SIZE, place: Callable[[Any], Array] = np.asarray
+        cls,
+        terms: Terms,
+        y: np.ndarray,
+        f: Inefficiency = SIZE,
+        place: Callable[[Any], Array] = np.asarray,
+        *,
+        block: bool = False,
     ) -> Self:
         """For rows with labels ``y (k,)``, which are those of ``terms``; ``place`` makes arrays of what computes.
 
         Costs are in units of their mean where f is the size, so that parameters are held as firmly as without costs.
+        A ``block`` of rows is given its thresholds, and does not find any.
         """
         own, T = terms.own(y), terms.n_thresholds
         like = place(np.zeros(1))
         xp = namespace(like)
         price = terms.prices(y)
         group_hot = None if terms.group is None else np.arange(len(terms.index))[:, None] == terms.group
-        some = [np.flatnonzero(own == one) for one in range(T)]
+        some = [] if block else [np.flatnonzero(own == one) for one in range(T)]
 
         def whole(x: np.ndarray) -> Array:
             return x if isinstance(like, np.ndarray) else xp.asarray(x, device=like.device)

@@ -185,7 +185,7 @@ class _Group(NamedTuple):
         """The objective of rows with these labels and groups."""
         assert isinstance(self.objective, Profiled) and self.terms is not None  # noqa: S101, PT018
         own = replace(self.terms, group=None if self.terms.group is None else group)
-        rows = TermsOfRows.of(own, y, self.objective.f)
+        rows = TermsOfRows.of(own, y, self.objective.f, block=True)
         return OnTerms(self.objective.eps, self.objective.gamma, self.objective.f, rows)
 
 
