@@ -17,8 +17,10 @@ from tightset.conformal.inefficiency import SIZE, Inefficiency
 
 __all__ = [
     "Interval",
+    "Row",
     "SignTest",
     "bootstrap_difference",
+    "checked",
     "evaluate",
     "sign_test",
     "sign_test_p_value",
@@ -85,7 +87,7 @@ def evaluate(
     >>> row["coverage"], row["mean_size"], row["singleton"]
     (0.5, 1.5, 0.5)
     """
-    sets, y = _checked(sets, y)
+    sets, y = checked(sets, y)
     n, C = sets.shape
     names = range(C) if labels is None else list(labels)
     if len(names) != C:
@@ -148,7 +150,7 @@ def vovk_criteria(sets: np.ndarray, p: np.ndarray, y: np.ndarray) -> Row:
     | OU, OM | largest p-value of a false label; whether the set holds a false label |
     | OF, OE | sum of p-values of false labels; false labels in the set |
     """
-    sets, y = _checked(sets, y)
+    sets, y = checked(sets, y)
     p = np.asarray(p, dtype=float)
     if p.shape != sets.shape:
         raise ValueError(f"p must have the shape of sets, {sets.shape}; got {p.shape}")
@@ -174,7 +176,7 @@ def vovk_criteria(sets: np.ndarray, p: np.ndarray, y: np.ndarray) -> Row:
     }
 
 
-def _checked(sets: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+def checked(sets: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
     """Sets as bool ``(n, C)`` and labels as whole numbers ``(n,)`` below C."""
     if np.ma.is_masked(sets) or np.ma.is_masked(y):
         raise ValueError("sets and y must not be masked: leave those rows out")

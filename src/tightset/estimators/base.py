@@ -44,6 +44,7 @@ from tightset.estimators.encoding_hint import explained
 from tightset.estimators.fitted import Fitted, Fold
 from tightset.estimators.keeping import Keeping
 from tightset.estimators.labels import check_labels, distinct_labels, label_codes
+from tightset.estimators.ordering import check_order, check_order_of_categories
 from tightset.estimators.predicting import Predicting, codes_of
 from tightset.estimators.routing import Routing
 from tightset.models.contract import Model
@@ -77,6 +78,7 @@ class ConformalPredictor(Predicting, Routing, Keeping, ClassifierMixin, BaseEsti
     label_conditional: bool
     class_weight: Any
     cost: Any = None
+    ordered: Any = False
     cv: Any
     trains_for_level = True  # a measure for each
 
@@ -165,6 +167,7 @@ class ConformalPredictor(Predicting, Routing, Keeping, ClassifierMixin, BaseEsti
     def _fit(self, given: GivenRows) -> Fitted:
         levels = self.check_parameters()
         X, kind = self._first_rows(given.X)
+        check_order_of_categories(self.ordered, given.y)
         y = check_labels(given.y)
         check_consistent_length(X, y)
         check_classification_targets(y)
@@ -302,6 +305,7 @@ class ConformalPredictor(Predicting, Routing, Keeping, ClassifierMixin, BaseEsti
         for name in ("label_conditional", "allow_empty"):
             if not isinstance(getattr(self, name), (bool, np.bool_)):
                 raise ValueError(f"{name} must be True or False; got {getattr(self, name)!r}")  # noqa: TRY004
+        check_order(self)
         return levels
 
     def _seed(self) -> int:

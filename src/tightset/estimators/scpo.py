@@ -72,6 +72,7 @@ class SCPOClassifier(ConformalPredictor):
         are then trained for, and w is the cost of a set.
     ordered : bool or list of labels, default False
         Labels have an order, that of ``classes_`` or of the list, and sets are intervals of it, as narrow as possible.
+        Not for ``cv``, ``label_conditional`` and ``cost``.
     calibration_size : float, int or None, default None
         Rows held aside, a fraction or a number. By default a quarter, and more (up to half) if the level needs more.
     assurance : float or None, default None
@@ -306,9 +307,8 @@ class SCPOClassifier(ConformalPredictor):
             raise ValueError(f"n_jobs must be None or a whole number other than 0; got {self.n_jobs!r}")
         case, settings = case_of(self.estimator), as_search(self.search)
         is_ordered = self.ordered is not False and self.ordered is not None
-        if is_ordered and (self.label_conditional or self.cost is not None):
-            name = "label_conditional" if self.label_conditional else "cost"
-            raise ValueError(f"ordered is not for {name}: thresholds that differ between labels would cut intervals up")
+        if is_ordered and self.cost is not None:
+            raise ValueError("ordered is not for cost: thresholds that differ between labels would cut intervals up")
         if isinstance(settings, Grid) and is_ordered:
             raise ValueError("search='grid' trains for set size, as the paper does: leave ordered out")
         if isinstance(settings, Search):

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from tightset.compute.arrays import Array
 from tightset.compute.identity import Same
-from tightset.compute.label_intervals import hull_of_scores
+from tightset.compute.label_intervals import as_intervals
 from tightset.compute.threads import Threads
 from tightset.measures import MEASURES
 from tightset.measures.products import centred
@@ -105,7 +105,7 @@ class Ensemble(NamedTuple):
                 margins |= {at: own - self.members[at].threshold for at, own in zip(places, A, strict=True)}
             voted = combine([margins[at] for at in range(len(self.members))])
             voted = voted if self.shift is None else voted + self.shift
-            return voted if self.order is None else np.asarray(hull_of_scores(voted, self.order)[0])
+            return as_intervals(voted, self.order)
 
         return _in_chunks(X, C, thetas, score)
 
