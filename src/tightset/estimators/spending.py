@@ -14,7 +14,7 @@ from tightset.conformal.interval_metrics import evaluate_intervals, widths
 from tightset.conformal.ranks import significance
 from tightset.estimators.ordering import order_of
 
-__all__ = ["costs_of", "criterion", "knows_costs", "measured"]
+__all__ = ["costs_of", "criterion", "knows_costs", "measured", "sizes"]
 
 
 def costs_of(model: Any, sets: np.ndarray, y: np.ndarray) -> np.ndarray | None:
