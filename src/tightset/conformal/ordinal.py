@@ -16,7 +16,7 @@ from tightset.storage.registry import storable
 
 __all__ = ["OrdinalAPS"]
 
-_BREAKS_TIES = 2.0**-30  # of the own probability, else all labels that join last would tie over all rows
+_BREAKS_TIES = 2.0**-30  # of what the likeliest label lacks: else it would tie with those of all other rows
 _PER_STEP = 2.0**-40  # over all steps: a label of probability 0 conforms less than those before it
 
 
@@ -26,12 +26,12 @@ class OrdinalAPS:
     """Adaptive prediction sets of ordered labels: intervals that grow until their probabilities add up to enough.
 
     The interval of a row begins as its likeliest label, and grows by the likelier of its two neighbours until it holds
-    all labels (Lu, Angelopoulos and Pomerantz, 2022). The score of a label is what the interval lacks when the label
+    all labels (Lu, Angelopoulos and Pomerantz, 2022). The score of a label is what the interval lacks before the label
     joins it:
 
-        A = 1 - (sum of the p_c in the smallest of these intervals that holds y)
+        A = 1 - (sum of the p_c in the largest of these intervals that does not hold y),    1 for the likeliest label
 
-    Sets ``{A >= t}`` are such intervals, for every threshold t.
+    Sets ``{A >= t}`` are such intervals, for every threshold t: they grow while they hold no more than ``1 - t``.
 
     Parameters
     ----------
@@ -42,16 +42,19 @@ class OrdinalAPS:
     Notes
     -----
     Of two neighbours that are equally likely the one nearer to the likeliest label comes first, then the lower one; of
-    several likeliest labels the lowest is the first. A billionth of the label's probability is added, and a label of
-    probability 0 scores even less below those that joined before it, so that few scores are equal.
+    several likeliest labels the lowest is the first. Lest the likeliest labels of all rows have the same score, they
+    score less by a billionth of what they lack, and the others less by a billionth. A label of probability 0 scores a
+    little less than those that joined before it.
 
-    As with `APS`, coverage is more even over rows, and intervals are wider than those of `LAC` whose gaps are filled
-    (``ConformalClassifier(ordered=True)``). `OrdinalAPS` is not exported to ONNX.
+    As with `APS`, coverage is more even over rows than with `LAC` whose gaps are filled
+    (``ConformalClassifier(ordered=True)``); which is narrower depends on the data. Unlike `APS`, the score does not
+    count the probability of the label itself, so that a label of which a classifier is sure scores high. `OrdinalAPS`
+    is not exported to ONNX.
 
     Examples
     --------
-    >>> OrdinalAPS()(np.array([[0.1, 0.2, 0.4, 0.3]])).round(3) + 0
-    array([[0. , 0.1, 0.6, 0.3]])
+    >>> OrdinalAPS()(np.array([[0.1, 0.2, 0.4, 0.3]])).round(3)
+    array([[0.1, 0.3, 1. , 0.6]])
     """
 
     order: Any = None
@@ -141,9 +144,9 @@ def _grown(p: np.ndarray) -> np.ndarray:
     beyond = np.full((n, 1), -1.0)  # less likely than any label
     fenced = np.hstack([beyond, p, beyond])
     for step in range(C):
-        before, total = total, total + p[rows, label]
-        held = (1 - _BREAKS_TIES) * total + _BREAKS_TIES * before
-        scores[rows, label] = 1 - (held + step * (_PER_STEP / C))
+        ties = _BREAKS_TIES * (1 - p[rows, label] if step == 0 else 1.0)
+        scores[rows, label] = 1 - (total + ties + step * (_PER_STEP / C))
+        total = total + p[rows, label]
         below, above = fenced[rows, low], fenced[rows, high + 2]
         downwards = (below > above) | ((below == above) & (start - low <= high - start))
         label = np.where(downwards, low - 1, high + 1) % C  # of no account after the last step

@@ -331,14 +331,12 @@ def settled(
     score: Score, P: np.ndarray, y: np.ndarray, confidence: Any, u: np.ndarray | None, order: np.ndarray | None = None
 ) -> Score:
     """The score with what was left open chosen: the smallest sets on rows with probabilities ``P`` and labels ``y``."""
-    return min(
-        score.choices(P, y, confidence), key=lambda one: _mean_size(as_intervals(one(P, u), order), y, confidence)
-    )
+    choices = score.choices(P, y, confidence)
+    return min(choices, key=lambda one: _mean_size(as_intervals(one(P, u), order), y, confidence))
 
 
 def _mean_size(scores: np.ndarray, y: np.ndarray, confidence: Any) -> float:
-    kept = scores >= threshold(scores[np.arange(len(y)), y], confidence)
-    return float(kept.sum(axis=1).mean())
+    return float(np.sum(scores >= threshold(scores[np.arange(len(y)), y], confidence), axis=1).mean())
 
 
 def _if(u: np.ndarray | None, randomised: bool) -> np.ndarray | None:
