@@ -41,7 +41,7 @@ def grown(p):
     return [lacks[at] for at in range(len(p))]
 
 
-@pytest.mark.parametrize("order", [None, ORDER, np.array(ORDER)], ids=str)
+@pytest.mark.parametrize("order", [None, ORDER, np.array(ORDER), range(5), list(np.array(ORDER))], ids=str)
 def test_it_keeps_the_contract(order):
     score = as_score(OrdinalAPS(order))
     check_offers(score, Score)
@@ -107,7 +107,9 @@ def test_coverage_is_within_its_law_over_draws(level):
     assert abs(np.mean(found) - level) < 5 * sd + 1 / 2001
 
 
-@pytest.mark.parametrize("order", ["abc", [0, 0, 1], [1, 2, 3], [0.5, 1, 0], [True, False], 3, [[0, 1]]], ids=str)
+@pytest.mark.parametrize(
+    "order", ["abc", [0, 0, 1], [1, 2, 3], [0.5, 1, 0], [True, False], 3, [[0, 1]], [[0], [0, 1]], {0: 1}], ids=str
+)
 def test_orders_that_are_none(order):
     with pytest.raises(ValueError, match=r"order must be None, or the numbers of the columns"):
         OrdinalAPS(order)

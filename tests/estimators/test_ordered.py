@@ -119,7 +119,8 @@ def test_true_is_no_other_order_than_that_of_a_categorical():
     pd = pytest.importorskip("pandas")
     X, y = np.random.default_rng(0).normal(size=(90, 2)), ["low", "mid", "top", "a"] * 22 + ["low", "mid"]
     own = pd.Categorical(y, categories=["a", "none", "top", "mid", "low"], ordered=True)
-    for labels in (own, pd.Series(own)):
+    enum = pytest.importorskip("polars").Series(y, dtype=pytest.importorskip("polars").Enum(["a", "top", "mid", "low"]))
+    for labels in (own, pd.Series(own), enum):
         with pytest.raises(ValueError, match=r"y has another\. For that give ordered=\['a', 'top', 'mid', 'low'\]"):
             ConformalClassifier(ordered=True).fit(X, labels)
     ConformalClassifier(ordered=["a", "top", "mid", "low"]).fit(X, own)

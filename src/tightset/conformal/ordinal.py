@@ -66,13 +66,16 @@ class OrdinalAPS:
     def __post_init__(self) -> None:
         if self.order is None:
             return
-        given = self.order.tolist() if isinstance(self.order, np.ndarray) else self.order
-        if not fits(given, Sequence[int]) or sorted(given) != list(range(len(given))):
+        try:
+            given = np.asarray(self.order)
+        except ValueError:  # lists of several lengths
+            given = np.empty(())
+        if given.ndim != 1 or given.dtype.kind not in "iu" or not np.array_equal(np.sort(given), np.arange(len(given))):
             raise ValueError(
                 "order must be None, or the numbers of the columns from the lowest label to the highest, each once, "
                 f"such as [0, 2, 1]; got {self.order!r}"
             )
-        object.__setattr__(self, "order", tuple(given))  # so that scores compare, and files hold them
+        object.__setattr__(self, "order", tuple(given.tolist()))  # so that scores compare, and files hold them
 
     @classmethod
     def from_stored(cls, parts: dict[str, Any]) -> Self:

@@ -61,9 +61,9 @@ def check_order_of_categories(ordered: Any, y: Any) -> None:
     >>> check_order_of_categories(True, pd.Categorical(["a", "b"], ["a", "b"], ordered=True))
     """
     kind: Any = getattr(y, "dtype", None)
-    if ordered is not True or not getattr(kind, "ordered", False):
+    if ordered is not True or not (getattr(kind, "ordered", False) or type(kind).__name__ == "Enum"):  # of polars
         return
-    given = [one for one in kind.categories.tolist() if (np.asarray(y) == one).any()]
+    given = [one for one in np.asarray(kind.categories).tolist() if (np.asarray(y) == one).any()]
     if given != sorted(given):
         raise ValueError(
             f"ordered=True is the order of classes_, {', '.join(map(repr, sorted(given)))}; y has another. For that "
