@@ -75,8 +75,8 @@ class ConformalClassifier(ConformalPredictor):
         ``APS(randomised=True)``; or a function of an array of probabilities. (`tightset.scores` has the formulas.)
     ordered : bool or list of labels, default False
         Labels have an order, that of ``classes_`` or of the list: gaps in the sets are filled, so that they are
-        intervals, with thresholds that make them as narrow as coverage allows. Not for ``cv`` and
-        ``label_conditional``. The score `tightset.scores.OrdinalAPS` makes intervals in another way.
+        intervals, and the filled sets are what is calibrated. Not for ``cv`` and ``label_conditional``. The score
+        `tightset.scores.OrdinalAPS` makes intervals in another way.
     inefficiency : str, float or pair of functions, default "size"
         What `evaluate` reports as inefficiency, as in `SCPOClassifier`. It does not change the sets; the score
         `tightset.scores.Hull` makes it small, and `tightset.scores.PerCost` makes costs of labels small.
