@@ -132,3 +132,15 @@ def test_all_methods_make_intervals_of_the_coverage_that_is_asked_for(monkeypatc
     ratio = width["asked"] / width["logistic"]
     assert f"**Trained for intervals over logistic regression, gaps filled**: geometric mean **{ratio:.3f}**" in page
     assert "over ordinal APS" in page
+
+
+def test_the_baseline_is_tuned_for_the_width_of_its_intervals(monkeypatch):
+    parts = [part for at in range(3) for part in graded(300, at)]
+    monkeypatch.setattr("studies.asked.load", lambda *_: Split(*parts))
+    workshop = Workshop("car", 0, None, None)
+    y, places = workshop.y_train[:, None], np.arange(5)
+    noise = 0.01 * np.random.default_rng(0).normal(size=(300, 5))
+    with_gaps = noise - ((places != y) & (places != (y + 3) % 5))  # two labels, far apart
+    narrow = noise - (abs(places - y) > 1)  # up to three beside each other
+    monkeypatch.setattr(workshop, "logistic", lambda task, key: [(with_gaps, "with gaps"), (narrow, "narrow")])
+    assert workshop.rule(workshop.task("ordered", ""), "", 0.9) == "narrow"
