@@ -103,7 +103,7 @@ class OrdinalAPS:
 
         Parameters
         ----------
-        order : ndarray of int of shape (n_classes,), optional
+        order : ndarray of int of shape (n_classes,) or None
             The columns in their order.
 
         Returns
