@@ -39,6 +39,8 @@ GROUPS = {
     "wilderness": ("covtype", range(10, 14)),
     "soil": ("covtype", range(14, 54)),
     "before-junction": ("dna", range(87, 90)),
+    "white-king": ("kr-vs-k", range(4)),
+    "sex": ("abalone", range(3)),
 }
 _COMMON_GROUPS = 5  # values with fewer rows than these have are one group
 COST_SEEDS = 3
@@ -86,11 +88,12 @@ def plan(seeds: Iterable[int] = range(5), datasets: Iterable[str] = (*DATASETS, 
         for name in datasets:
             if name in ORDERED:
                 asked = [("ordered", "", method) for method in ("logistic", "aps", "asked", "size")]
-                rows += [Question(name, seed, *one, level) for one in asked for level in LEVELS]
-                continue
-            asked = [("label", "", method) for method in (*_METHODS, "hgb", "hgb-asked")]
-            asked += [("cost", str(k), method) for k in range(COST_SEEDS) for method in ("logistic", "asked", "size")]
-            asked += [("single", "", method) for method in ("asked", "size")]
+            else:
+                asked = [("label", "", method) for method in (*_METHODS, "hgb", "hgb-asked")]
+                asked += [
+                    ("cost", str(k), method) for k in range(COST_SEEDS) for method in ("logistic", "asked", "size")
+                ]
+                asked += [("single", "", method) for method in ("asked", "size")]
             asked += [
                 ("group", column, method)
                 for column, (of, _) in GROUPS.items()
