@@ -32,7 +32,7 @@ from tightset.search.paths import Candidate, View, fits_of, logistic_candidates
 from tightset.search.problem import Aim, Outcome, Runtime, TrainingRows, bounded, normalised
 from tightset.search.refinement import refine
 from tightset.search.settings import Search
-from tightset.search.shortlist import Judged, best_of_row, held_out, shortlist, table
+from tightset.search.shortlist import Judged, held_out, shortlist, table
 from tightset.search.verdict import FEW_ROWS, Found, Verdict
 
 __all__ = ["column_views", "logistic_regression", "path_search", "train_columns"]
@@ -149,7 +149,7 @@ def train_columns(
 ) -> tuple[list[list[Judged]], list[Judged], list[Judged]]:
     """The logistic regressions of each kind of columns, judged; the best of each kind; and the steps of the paths."""
     by_columns = [level.examined(some) for some in logistic]
-    best = [best_of_row(judged) for judged in by_columns]
+    best = [level.tuned(judged) for judged in by_columns]
     starts = best if level.search.both_columns else [min(best, key=lambda one: one.criterion)]
     parts = level.progress.split(*[1] * len(starts))
     trained = [

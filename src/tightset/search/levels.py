@@ -16,12 +16,12 @@ from tightset.search.judging_terms import JudgeOnTerms
 from tightset.search.paths import Candidate, path_candidates
 from tightset.search.problem import Aim, Runtime, TrainingRows
 from tightset.search.settings import Search
-from tightset.search.shortlist import Judged, combined_scores, examine
+from tightset.search.shortlist import Judged, best_of_row, combined_scores, examine
 from tightset.search.verdict import Found
 
 __all__ = ["Chosen", "Level", "clearly_positive", "has_signal", "nested", "unit_of", "watched"]
 
-_CLEAR = 2.0  # standard errors by which a likelihood is clearly better
+_CLEAR = 2.0  # standard errors by which a likelihood, or a cost, is clearly better
 
 
 class Level(NamedTuple):
@@ -74,6 +74,19 @@ class Level(NamedTuple):
                 progress=self.progress,
             )
         )
+
+    def tuned(self, judged: list[Judged]) -> Judged:
+        """The best of logistic regressions in a row.
+
+        Costs hang on the few rows of costly labels near the threshold: too noisy to tell neighbours apart. So the
+        likeliest is taken of those that do not clearly cost more than the cheapest, as every row has its say in that.
+        """
+        if self.judge.terms is None or self.judge.terms.cost is None:
+            return best_of_row(judged)
+        its = self.curve(min(judged, key=lambda one: one.criterion))
+        dearer = [self.gain(its, self.curve(one)) for one in judged]
+        close = [one for one, (more, error) in zip(judged, dearer, strict=True) if more <= _CLEAR * error]
+        return max(close, key=lambda one: one.likelihood)
 
     def curve(self, *members: Judged) -> Curve:
         return self.judge.curve(self.scores(*members))
