@@ -17,6 +17,7 @@ from tightset.storage.registry import storable
 __all__ = ["Hull"]
 
 _BREAKS_TIES = 2.0**-30  # of the way down to the next slope, for labels of one piece
+_CEILING = 1e30  # of slopes, where costs differ between rows
 _PROBED = 10  # labels, so that an f that falls is refused before there are any probabilities
 
 
@@ -35,8 +36,9 @@ class Hull:
 
     Parameters
     ----------
-    f : "size", "log", "excess", "multiple", "M", float or pair of functions
-        The cost of a set by its size, as ``inefficiency`` of `tightset.SCPOClassifier`. It must not fall.
+    f : "size", "log", "excess", "multiple", "M", "OM", float or pair of functions
+        The cost of a set by its size (by its false labels for "OM"), as ``inefficiency`` of
+        `tightset.SCPOClassifier`. It must not fall.
 
     Notes
     -----
@@ -87,12 +89,29 @@ class Hull:
         return [self]
 
     def __call__(self, P: np.ndarray, u: np.ndarray | None = None) -> np.ndarray:  # noqa: ARG002
-        costs = self._costs(P.shape[1])
+        return self.scores(P)
+
+    def scores(self, P: np.ndarray, *, apart: float = _BREAKS_TIES) -> np.ndarray:
+        """Compute the scores, those of one piece a given share of the way to the next piece apart.
+
+        Parameters
+        ----------
+        P : ndarray of shape (n_samples, n_classes)
+            Probabilities.
+        apart : float, default 2**-30
+            How far labels of one piece are lowered, as a share of the distance to the next piece.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples, n_classes)
+        """
+        f, costs = as_inefficiency(self.f), self._costs(P.shape[1])
         scores = np.empty(P.shape, dtype=np.float64)
         for rows in chunks(*P.shape):
             part = np.asarray(P[rows], dtype=np.float64)
             order = np.argsort(-part, axis=1, kind="stable")
-            found = _scores(np.take_along_axis(part, order, axis=1), costs)
+            p = np.take_along_axis(part, order, axis=1)
+            found = _scores(p, _of_false_labels(p, costs) if f.observed else costs, apart)
             np.put_along_axis(scores[rows], order, found, axis=1)
         return scores
 
@@ -126,9 +145,22 @@ def _by_name(parts: dict[str, Any]) -> dict[str, Any]:
     return parts
 
 
-def _scores(p: np.ndarray, costs: np.ndarray) -> np.ndarray:
-    """Scores of probabilities ``p (n, C)``, sorted, the largest first."""
+def _of_false_labels(p: np.ndarray, costs: np.ndarray) -> np.ndarray:
+    """What the likeliest labels are expected to cost ``(n, C + 1)``, if only false ones count.
+
+    With ``P_k = p_1 + ... + p_k`` that is ``P_k f(k - 1) + (1 - P_k) f(k)``.
+    """
+    covered = np.cumsum(p, axis=1).clip(max=1.0)
+    found = np.zeros((len(p), len(costs)))
+    found[:, 1:] = covered * costs[:-1] + (1 - covered) * costs[1:]
+    return np.maximum.accumulate(found, axis=1)
+
+
+def _scores(p: np.ndarray, costs: np.ndarray, apart: float) -> np.ndarray:
+    """Scores of probabilities ``p (n, C)``, the largest first; ``costs (C + 1,)``, or of each row ``(n, .)``."""
     n, C = p.shape
+    of_rows = costs.ndim == 2
+    costs = np.broadcast_to(costs, (n, C + 1))
     corner = np.ones((n, C), dtype=bool)  # whether the hull may have a corner after a label
     corner[:, :-1] = p[:, 1:] < p[:, :-1]
     begins = np.ones((n, C), dtype=bool)
@@ -141,10 +173,10 @@ def _scores(p: np.ndarray, costs: np.ndarray) -> np.ndarray:
     top[:, 1:] = piece[:, 1:] != piece[:, :-1]
     largest = np.take_along_axis(p, np.maximum.accumulate(np.where(top, np.arange(C), 0), axis=1), axis=1)
     free = np.isinf(own)
-    steps = np.diff(costs)
-    ceiling = 2 / steps[steps > 0].min()  # no slope is larger than half of it
+    steps = np.diff(costs[0])
+    ceiling = _CEILING if of_rows else 2 / steps[steps > 0].min()  # no slope is larger than half of it
     with np.errstate(invalid="ignore", divide="ignore"):
-        down = np.where(largest > 0, 1 - p / largest, 0) * _BREAKS_TIES
+        down = np.where(largest > 0, 1 - p / largest, 0) * apart
         return np.asarray(np.where(free, ceiling + p, own - down * np.where(free, 0, own - below)))
 
 
@@ -165,7 +197,7 @@ def _pieces(p: np.ndarray, costs: np.ndarray, corner: np.ndarray, first: np.ndar
         tied = k + 1 - first[rows, k]
         start[rows, at] = first[rows, k]
         covers[rows, at] = p[rows, k] * tied
-        cost[rows, at] = costs[k + 1] - costs[first[rows, k]]
+        cost[rows, at] = costs[rows, k + 1] - costs[rows, first[rows, k]]
         with np.errstate(divide="ignore", invalid="ignore"):
             each = cost[rows, at] / tied  # p over this, not their sum over the sum, is p itself where f is the size
             slope[rows, at] = np.where(each > 0, p[rows, k] / each, np.inf)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from typing import Any, Self
 
 import numpy as np
@@ -320,6 +321,11 @@ class SCPOClassifier(ConformalPredictor):
             raise ValueError(
                 "search='grid' trains for set size, as the paper does: leave cost out, or use another search"
             )
+        elif as_inefficiency(self.inefficiency).observed:
+            raise ValueError(
+                f"search='grid' trains for functions of set size, as the paper does, and {self.inefficiency!r} counts "
+                "false labels: use another search"
+            )
         elif self.nested:
             raise ValueError(
                 "nested=True is not for search='grid': train for one level, and ask predict_set for others, whose "
@@ -327,15 +333,18 @@ class SCPOClassifier(ConformalPredictor):
             )
         return levels
 
-    def _train(self, rows: TrainingRows, levels: Sequence[Any], estimator: Any) -> Outcome:
+    def _train(
+        self, rows: TrainingRows, levels: Sequence[Any], estimator: Any, errors: Mapping[float, Fraction]
+    ) -> Outcome:
         settings = as_search(self.search)
-        aim = Aim(
+        aim = Aim.of(
             list(levels),
-            as_inefficiency(self.inefficiency),
-            bool(self.nested),
-            bool(self.label_conditional),
-            cost_matrix(self.cost, rows.classes),
-            label_order(self.ordered, rows.classes),
+            self.inefficiency,
+            nested=bool(self.nested),
+            by_label=bool(self.label_conditional),
+            cost=cost_matrix(self.cost, rows.classes),
+            order=label_order(self.ordered, rows.classes),
+            errors=errors,
         )
         seed: list[int] = []
         if isinstance(settings, Search):

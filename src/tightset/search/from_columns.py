@@ -21,7 +21,6 @@ from tightset.compute.progress import Progress
 from tightset.compute.rows import MemoryRows
 from tightset.compute.threads import Threads
 from tightset.conformal.inefficiency import SIZE
-from tightset.conformal.ranks import significance
 from tightset.conformal.splits import fold_of_rows, stratified_split
 from tightset.models.columns import Columns
 from tightset.models.ensembles import Ensemble, Member
@@ -83,7 +82,7 @@ def _on_all_rows(
     """What was chosen on a sample, trained on all rows; on the host, whatever the search ran on."""
     found = [one.found for one in chosen]
     own_level = [one.verdict.shared or level for one, level in zip(found, aim.levels, strict=True)]
-    parts = [(float(significance(at)), one.members) for at, one in zip(own_level, chosen, strict=True)]
+    parts = [(float(aim.significance(at)), one.members) for at, one in zip(own_level, chosen, strict=True)]
     terms = [_terms(rows, aim, eps) for eps, _ in parts]
     one_measure = aim.nested and len(found) > 1
     some = slice(1) if one_measure else slice(None)
@@ -163,8 +162,10 @@ def train_columns(
 def _search_level(logistic: list[list[Candidate]], level: Level) -> Chosen:
     level.progress.stage(level.named)
     by_columns, best, trained = train_columns(logistic, level)
-    baseline = best[0]
-    judged = [one for some in by_columns for one in some] + trained
+    likeliest = [max(some, key=lambda one: one.likelihood) for some in by_columns]
+    ruled = [level.by_rule(both) for both in zip(best, likeliest, strict=True)]
+    baseline = min([best[0], *ruled[0]], key=lambda one: one.criterion)
+    judged = [one for some in by_columns + ruled for one in some] + trained
     members = shortlist(judged)
     ours, theirs = level.curve(*members), level.curve(baseline)
     gain, error = level.gain(ours, theirs)
@@ -173,9 +174,15 @@ def _search_level(logistic: list[list[Candidate]], level: Level) -> Chosen:
     if not accepted:
         members = [baseline]
     figures = level.judge.criterion(theirs), level.judge.criterion(ours)
-    verdict = Verdict(*figures, level.told_error(error), accepted, unit_of(level.judge))
+    name = _title(baseline)
+    verdict = Verdict(*figures, level.told_error(error), accepted, unit_of(level.judge), name, name, aimed=level.aimed)
     model = Ensemble.of([one.member for one in members], **level.combining)
     return Chosen(Found(model, table(judged, members, level.confidence), verdict), members, baseline)
+
+
+def _title(one: Judged) -> str:
+    rule = one.candidate.rule
+    return f"tuned logistic regression{'' if rule is None else f' by {rule.name}'}"
 
 
 def _doubt(by_columns: list[list[Judged]], fold: np.ndarray, judge: Judge, *, unfolded: bool) -> float:
