@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from fractions import Fraction
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -12,7 +11,6 @@ from sklearn.utils.validation import check_is_fitted
 from tightset.compute.progress import Progress
 from tightset.compute.rows import RowSource, lies_elsewhere
 from tightset.conformal.costs import cost_matrix
-from tightset.conformal.inefficiency import as_inefficiency
 from tightset.estimators.base import ConformalPredictor
 from tightset.estimators.cases import case_of
 from tightset.estimators.checks import generator
@@ -63,11 +61,11 @@ class SCPOClassifier(ConformalPredictor):
     inefficiency : str, float or pair of functions, default "size"
         What is made small, as a function of the size w of a set (N, E and M are criteria of Vovk et al., 2016).
 
-        - ``"size"`` or ``"N"``: w; ``"log"``: ``log(1 + w)``; a number p: ``w**p``; a pair ``(f, f')`` of your own.
+        - ``"size"``, ``"N"``, ``"OE"``: w; ``"log"``: ``log(1 + w)``; a number p: ``w**p``; a pair ``(f, f')``.
         - ``"excess"`` or ``"E"``: labels beyond the first, ``max(w - 1, 0)``.
         - ``"multiple"``: 1 if ``w > 1``, plus 0.05 for each label beyond the first. For as many sets of one label as
           possible, while the others stay small.
-        - ``"M"``: 1 if ``w > 1``, and nothing else. The best sets then hold one label or all labels.
+        - ``"M"``: 1 if ``w > 1``; ``"OM"``: 1 if a false label is in the set. The best sets hold one label or all.
     cost : dict, array-like of shape (n_classes,) or (n_classes, n_classes), or None, default None
         What a label in a set costs, by label, or by true label (row) and label in the set (column). Sets of small cost
         are then trained for, and w is the cost of a set.
@@ -321,11 +319,6 @@ class SCPOClassifier(ConformalPredictor):
             raise ValueError(
                 "search='grid' trains for set size, as the paper does: leave cost out, or use another search"
             )
-        elif as_inefficiency(self.inefficiency).observed:
-            raise ValueError(
-                f"search='grid' trains for functions of set size, as the paper does, and {self.inefficiency!r} counts "
-                "false labels: use another search"
-            )
         elif self.nested:
             raise ValueError(
                 "nested=True is not for search='grid': train for one level, and ask predict_set for others, whose "
@@ -333,9 +326,7 @@ class SCPOClassifier(ConformalPredictor):
             )
         return levels
 
-    def _train(
-        self, rows: TrainingRows, levels: Sequence[Any], estimator: Any, errors: Mapping[float, Fraction]
-    ) -> Outcome:
+    def _train(self, rows: TrainingRows, levels: Sequence[Any], estimator: Any, errors: Any) -> Outcome:
         settings = as_search(self.search)
         aim = Aim.of(
             list(levels),

@@ -76,10 +76,7 @@ def _member(graph: Graph, X: str, member: Member) -> str:
     measure = MEASURES[member.measure]
     scores, error = measure.export(graph, U, graph.errors[U], measure.labels(member.theta.shape[1]))
     if member.rule is not None:
-        try:
-            scores, error = member.rule.export(graph, scores, error)
-        except NotImplementedError as why:
-            raise refusal(f"a measure by {member.rule.name}", str(why)) from None
+        scores, error = member.rule.export(graph, scores, error, measure.labels(member.theta.shape[1]))
     return graph.with_error(scores, error)
 
 

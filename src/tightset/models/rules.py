@@ -6,15 +6,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tightset.compute.graphs import GraphWriter, log_sum
+from tightset.compute.graphs import GraphWriter, in_order, log_sum
 from tightset.conformal.hull import Hull
+from tightset.conformal.label_ranks import rank_in
 from tightset.conformal.priced import expected_costs
 from tightset.objectives.terms import FREE
 from tightset.storage.registry import storable
 
 __all__ = ["ByExpectedCost", "ByHull", "Rule", "hull_rule"]
 
-_APART = 2.0**-10  # of the way to the next slope, for labels of one piece: float32 tells them apart
+_APART = 2.0**-10  # by what share the least likely label of a piece is lowered, so that float32 tells them apart
 _LEAST = 1e-30
 
 
@@ -34,13 +35,20 @@ class ByHull(NamedTuple):
 
     def __call__(self, A: np.ndarray) -> np.ndarray:
         """Scores ``(k, C)`` of log-probabilities, or of other scores as if they were."""
-        slopes = self.hull.scores(np.exp(_normalised(A)), apart=_APART)
-        return np.asarray(np.log(np.maximum(slopes, _LEAST)), dtype=A.dtype)
+        p = np.exp(_normalised(A))
+        lower = 1 - _APART * (1 - p / p.max(axis=1, keepdims=True))
+        return np.asarray(np.log(np.maximum(self.hull.scores(p, 0.0) * lower, _LEAST)), dtype=A.dtype)
 
-    def export(self, graph: GraphWriter, scores: str, error: str) -> tuple[str, str]:
-        raise NotImplementedError(
-            "hulls are not; fit with search=Search(plug_in=False), which does without, or minimise the size"
-        )
+    def export(self, graph: GraphWriter, scores: str, error: str, C: int) -> tuple[str, str]:
+        """The same as nodes of a graph, with what rounding may do to them."""
+        p = _probabilities(graph, scores)
+        ordered = in_order(graph, p, C)
+        place = graph.cast(graph.add("Sub", rank_in(graph, ordered, p, C), 1.0), "INT64")
+        slopes = graph.add("GatherElements", self.hull.slopes_in(graph, ordered, C), place, axis=1)
+        share = graph.add("Div", p, graph.reduce("ReduceMax", p))
+        lower = graph.add("Sub", 1.0, graph.add("Mul", graph.add("Sub", 1.0, share), _APART))
+        found = graph.add("Log", graph.add("Max", graph.add("Mul", slopes, lower), _LEAST))
+        return found, _with_others(graph, error)
 
 
 @storable
@@ -73,14 +81,12 @@ class ByExpectedCost(NamedTuple):
     def _least(self) -> float:
         return float(FREE * np.exp(self.offset.max()))
 
-    def export(self, graph: GraphWriter, scores: str, error: str) -> tuple[str, str]:
+    def export(self, graph: GraphWriter, scores: str, error: str, C: int) -> tuple[str, str]:  # noqa: ARG002
         """The same as nodes of a graph, with what rounding may do to them."""
-        top, rest = log_sum(graph, scores)
-        p = graph.add("Exp", graph.add("Sub", graph.add("Sub", scores, top), rest))
+        p = _probabilities(graph, scores)
         expected = graph.add("Max", graph.add("MatMul", p, self.cost.astype(np.float64)), self._least)
         found = graph.add("Add", graph.add("Sub", scores, graph.add("Log", expected)), self.offset.astype(np.float64))
-        # Probabilities move by a factor of exp 2e at most if scores move by e, and so do expected costs.
-        return found, graph.add("Add", error, graph.add("Mul", graph.reduce("ReduceMax", error), 2.0))
+        return found, _with_others(graph, error)
 
 
 Rule = ByHull | ByExpectedCost
@@ -94,6 +100,16 @@ def hull_rule(f: Any, C: int) -> ByHull | None:
     except ValueError:
         return None
     return ByHull(hull)
+
+
+def _probabilities(graph: GraphWriter, scores: str) -> str:
+    top, rest = log_sum(graph, scores)
+    return graph.add("Exp", graph.add("Sub", graph.add("Sub", scores, top), rest))
+
+
+def _with_others(graph: GraphWriter, error: str) -> str:
+    """How far a score may move. If all move by ``e``, probabilities, and what adds them up, move by ``exp 2e``."""
+    return graph.add("Add", error, graph.add("Mul", graph.reduce("ReduceMax", error), 4.0))
 
 
 def _normalised(A: np.ndarray) -> np.ndarray:

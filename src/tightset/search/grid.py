@@ -49,6 +49,11 @@ class StandardisedRows(NamedTuple):
 
 def grid_search(rows: TrainingRows, aim: Aim, grid: Grid, runtime: Runtime) -> Outcome:
     """The linear model of each level, taken from the grid; see `descend`."""
+    if aim.f.observed:
+        raise ValueError(
+            f"search='grid' trains for functions of set size, as the paper does; inefficiency={aim.f.name!r} counts "
+            "false labels: use another search"
+        )
     X, weight = rows.X.gather(), bounded(rows.weight)
     columns = Columns.plain(X, weight, standardise=grid.standardise)
     Z, centre = columns.apply(X)

@@ -67,8 +67,7 @@ class Search:
         it. It makes sets smaller, but keeps ``1 + folds * repeats`` models (11 by default); with False there is one.
     plug_in : bool, default True
         Also try the best rule for known probabilities, where that is not their own ranking: `tightset.scores.Hull` if
-        the inefficiency is not the size, expected costs if costs depend on the true label. Models that use the hull
-        are not exported to ONNX.
+        the inefficiency is not the size, expected costs if costs depend on the true label.
     objective : {"profiled"}, default "profiled"
         The loss that the paths descend: set size at exact coverage. (Trees that are grown descend it in any case.)
     boost : "lightgbm", "xgboost" or None, default None
