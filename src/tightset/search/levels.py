@@ -87,8 +87,9 @@ class Level(NamedTuple):
     def by_rule(self, judged: Sequence[Judged]) -> list[Judged]:
         """The same by the best rule for known probabilities, if that is not their own ranking.
 
-        Paths do not start from it: no measure can begin as a hull. Two-matrix measures that were fitted to hulls by
-        least squares did worse than logistic regression, and paths from there ended about where the others do.
+        Paths do not start from it. Both ways were tried: a softmax measure trained through the hull, by derivatives
+        that are pulled back through it, ended no better than it began; two-matrix measures fitted to hulls by least
+        squares began worse than logistic regression, and ended about where paths from there do.
         """
         if self.rule is None:
             return []
