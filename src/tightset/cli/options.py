@@ -137,8 +137,8 @@ Minimise = Annotated[
     str,
     typer.Option(
         metavar="WHAT",
-        help="What is made small: size (labels per set), multiple (sets of several labels), excess (labels beyond the "
-        "first) or log (the logarithm of 1 + size).",
+        help="What is made small: size (labels per set), multiple (sets of several labels, and a little of "
+        "excess), excess (labels beyond the first) or log (the logarithm of 1 + size).",
     ),
 ]
 Search = Annotated[str, typer.Option(metavar="NAME", help="fast, default or thorough.")]

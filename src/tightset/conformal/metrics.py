@@ -66,7 +66,8 @@ def evaluate(
     p : ndarray of shape (n_samples, n_classes), optional
         P-values, for the criteria of Vovk et al. (2016); see `vovk_criteria`.
     f : Inefficiency, optional
-        What is averaged over rows as ``inefficiency``: a function of an array of set sizes, by default the size.
+        What is averaged over rows as ``inefficiency``: a function of an array of set sizes, by default the size; or of
+        numbers of false labels, if it is ``observed``.
     labels : sequence of length n_classes, optional
         Names of the columns; by default their numbers.
 
@@ -100,7 +101,7 @@ def evaluate(
         "confidence": float(confidence),
         "n": n,
         "coverage": float(covered.mean()),
-        "inefficiency": float(np.mean(f(size.astype(float)))),
+        "inefficiency": float(np.mean(f((size - covered if f.observed else size).astype(float)))),
         "mean_size": float(size.mean()),
         "empty": float((size == 0).mean()),
         "singleton": float((size == 1).mean()),

@@ -6,9 +6,10 @@ A subclass defines how models are trained (`_train`); the calibration that makes
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from tightset.compute.row_types import dtypes_of
 from tightset.compute.rows import RowSource
 from tightset.conformal.inefficiency import as_inefficiency
 from tightset.conformal.splits import calibration_split
-from tightset.estimators.calibrating import CalibrationRows, calibrate
+from tightset.estimators.calibrating import CalibrationRows, assured_errors, calibrate
 from tightset.estimators.cautions import (
     warn_of_absent_labels,
     warn_of_labels_without_weight,
@@ -85,8 +86,13 @@ class ConformalPredictor(Predicting, Routing, Keeping, ClassifierMixin, BaseEsti
     # ---- what a subclass provides -------------------------------------------------------------------------------
 
     @abstractmethod
-    def _train(self, rows: TrainingRows, levels: Sequence[Any], estimator: Any) -> Outcome:
-        """Models for the levels (one for each, or a single one for all), and a record of how they came about."""
+    def _train(
+        self, rows: TrainingRows, levels: Sequence[Any], estimator: Any, errors: Mapping[float, Fraction]
+    ) -> Outcome:
+        """Models for the levels (one for each, or a single one for all), and a record of how they came about.
+
+        ``errors`` are what sets of a level should miss, where that is less than the level allows.
+        """
 
     def _classes(self, X: RowSource, present: np.ndarray) -> np.ndarray:  # noqa: ARG002
         """The classes that are scored, given those of ``y``."""
@@ -203,7 +209,8 @@ class ConformalPredictor(Predicting, Routing, Keeping, ClassifierMixin, BaseEsti
             # Labels of rows that calibrate must not have a say in the models, nor in weights.
             own = replace(own, weight=weighted_by_label(own.weight, self.class_weight, y[train]))
             estimator = self.estimator if weight is None else self._routed(y[train])
-            models, record = self._train(own, levels, estimator)
+            errors = assured_errors(levels, held, self.assurance, by_label=bool(self.label_conditional))
+            models, record = self._train(own, levels, estimator, errors)
             models, rows = self._settle(models, held, draft)
             folds.append(self._calibrated(draft, Fold(list(models), [], record, len(train)), rows))
             calibrated.append(rows.y)

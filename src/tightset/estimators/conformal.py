@@ -226,7 +226,7 @@ class ConformalClassifier(ConformalPredictor):
     def _prepare(self) -> Callable[[Any], Any]:
         return as_floats if self.estimator is None else as_they_are
 
-    def _train(self, rows: TrainingRows, levels: Sequence[Any], estimator: Any) -> Outcome:  # noqa: ARG002 - one for all
+    def _train(self, rows: TrainingRows, levels: Any, estimator: Any, errors: Any) -> Outcome:  # noqa: ARG002 - one for all
         seed = None if self.random_state is None else generator(self.random_state).randint(2**31)
         estimator = _named(estimator)
         if rows.X.lazy:

@@ -11,7 +11,6 @@ from sklearn.utils.validation import check_is_fitted
 from tightset.compute.progress import Progress
 from tightset.compute.rows import RowSource, lies_elsewhere
 from tightset.conformal.costs import cost_matrix
-from tightset.conformal.inefficiency import as_inefficiency
 from tightset.estimators.base import ConformalPredictor
 from tightset.estimators.cases import case_of
 from tightset.estimators.checks import generator
@@ -62,11 +61,11 @@ class SCPOClassifier(ConformalPredictor):
     inefficiency : str, float or pair of functions, default "size"
         What is made small, as a function of the size w of a set (N, E and M are criteria of Vovk et al., 2016).
 
-        - ``"size"`` or ``"N"``: w; ``"log"``: ``log(1 + w)``; a number p: ``w**p``; a pair ``(f, f')`` of your own.
+        - ``"size"``, ``"N"``, ``"OE"``: w; ``"log"``: ``log(1 + w)``; a number p: ``w**p``; a pair ``(f, f')``.
         - ``"excess"`` or ``"E"``: labels beyond the first, ``max(w - 1, 0)``.
         - ``"multiple"``: 1 if ``w > 1``, plus 0.05 for each label beyond the first. For as many sets of one label as
           possible, while the others stay small.
-        - ``"M"``: 1 if ``w > 1``, and nothing else. The best sets then hold one label or all labels.
+        - ``"M"``: 1 if ``w > 1``; ``"OM"``: 1 if a false label is in the set. The best sets hold one label or all.
     cost : dict, array-like of shape (n_classes,) or (n_classes, n_classes), or None, default None
         What a label in a set costs, by label, or by true label (row) and label in the set (column). Sets of small cost
         are then trained for, and w is the cost of a set.
@@ -327,15 +326,16 @@ class SCPOClassifier(ConformalPredictor):
             )
         return levels
 
-    def _train(self, rows: TrainingRows, levels: Sequence[Any], estimator: Any) -> Outcome:
+    def _train(self, rows: TrainingRows, levels: Sequence[Any], estimator: Any, errors: Any) -> Outcome:
         settings = as_search(self.search)
-        aim = Aim(
+        aim = Aim.of(
             list(levels),
-            as_inefficiency(self.inefficiency),
-            bool(self.nested),
-            bool(self.label_conditional),
-            cost_matrix(self.cost, rows.classes),
-            label_order(self.ordered, rows.classes),
+            self.inefficiency,
+            nested=bool(self.nested),
+            by_label=bool(self.label_conditional),
+            cost=cost_matrix(self.cost, rows.classes),
+            order=label_order(self.ordered, rows.classes),
+            errors=errors,
         )
         seed: list[int] = []
         if isinstance(settings, Search):

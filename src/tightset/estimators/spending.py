@@ -20,11 +20,14 @@ __all__ = ["costs_of", "criterion", "knows_costs", "measured", "sizes"]
 def costs_of(model: Any, sets: np.ndarray, y: np.ndarray) -> np.ndarray | None:
     """The cost ``(n,)`` of each of the sets ``(n, C)`` of a predictor, None if labels have no cost.
 
-    Where costs depend on the true label, a row whose label is unknown, below 0 in ``y (n,)``, has NaN.
+    It is that of their false labels if the inefficiency counts only those. Where costs depend on the true label, a row
+    whose label is unknown, below 0 in ``y (n,)``, has NaN.
     """
     cost = cost_matrix(model.cost, model.classes_)
     if cost is None:
         return None
+    if as_inefficiency(model.inefficiency).observed:
+        cost = cost * (1 - np.eye(len(cost)))
     if (cost == cost[:1]).all():
         return costs_of_sets(sets, cost)
     return np.where(y >= 0, costs_of_sets(sets, cost, np.maximum(y, 0)), np.nan)
@@ -42,7 +45,9 @@ def criterion(model: Any) -> tuple[str, Callable[[np.ndarray, np.ndarray], np.nd
 
     def spent(sets: np.ndarray, y: np.ndarray) -> np.ndarray:
         costs = costs_of(model, sets, y)
-        costs = sizes(sets, order) if costs is None else costs
+        if costs is None:
+            counted = sets & (np.arange(sets.shape[1]) != y[:, None]) if f.observed else sets
+            costs = sizes(counted, order)
         return costs if is_size else np.asarray(f(costs.astype(float)))
 
     is_size = f is as_inefficiency("size")

@@ -74,7 +74,10 @@ def _member(graph: Graph, X: str, member: Member) -> str:
     """Scores, with what rounding may do to them: to ``U_y``, and at most to that which is subtracted."""
     U = _product(graph, _columns(graph, X, member.columns), member.theta)
     measure = MEASURES[member.measure]
-    return graph.with_error(*measure.export(graph, U, graph.errors[U], measure.labels(member.theta.shape[1])))
+    scores, error = measure.export(graph, U, graph.errors[U], measure.labels(member.theta.shape[1]))
+    if member.rule is not None:
+        scores, error = member.rule.export(graph, scores, error, measure.labels(member.theta.shape[1]))
+    return graph.with_error(scores, error)
 
 
 def _number_or_array(threshold: float | np.ndarray) -> float | np.ndarray:

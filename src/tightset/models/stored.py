@@ -13,6 +13,7 @@ from tightset.measures import MEASURES
 from tightset.models.class_scores import Averaged, Given
 from tightset.models.columns import Columns
 from tightset.models.ensembles import Ensemble, LinearModel, LogProbabilities, Member, Stacked, Tempered
+from tightset.models.rules import ByExpectedCost
 from tightset.models.scored import Logistic, Scored
 from tightset.models.trees import LIBRARIES, Trees
 from tightset.storage.fields import floats, must, places, shown
@@ -68,6 +69,13 @@ def check_member(member: Member, columns: int | None, C: int) -> None:
         floats(member.threshold, "Member.threshold", C)
     else:
         must(np.isfinite(member.threshold), "Member.threshold must be a number")
+    if isinstance(member.rule, ByExpectedCost):
+        must(floats(member.rule.cost, "ByExpectedCost.cost", C, C) >= 0, "ByExpectedCost.cost must not be negative")
+        floats(member.rule.offset, "ByExpectedCost.offset", C)
+    if member.rule is not None:
+        rule = member.rule
+        ruled = refused("Member.rule", lambda: rule(np.zeros((1, C))))
+        must(np.isfinite(ruled).all(), "Member.rule must score each class, by a number")
 
 
 def _width(columns: Columns, rows: int | None) -> int:

@@ -21,6 +21,7 @@ from tightset.compute.rows import Summed
 from tightset.measures import MEASURES
 from tightset.measures.products import centred
 from tightset.models.columns import Columns
+from tightset.models.rules import Rule
 from tightset.objectives.contract import SummedObjective
 from tightset.objectives.on_terms import OnTerms, TermsOfRows
 from tightset.objectives.profiled import Profiled
@@ -54,6 +55,7 @@ class Piece(NamedTuple):
     about: np.ndarray  # (T,), a number for each category
     terms: Terms | None = None
     order: np.ndarray | None = None  # of labels, if sets are intervals
+    rule: Rule | None = None  # by which scores are scored; what has one is not trained
 
     def step(self, bins: int) -> float:
         """The width of a bin."""
@@ -172,10 +174,13 @@ class _Group(NamedTuple):
     sharpness: np.ndarray  # (B,)
     terms: Terms | None
     order: np.ndarray | None
+    rule: Rule | None
 
     def forward(self, part: _Part) -> tuple[Any, Any, Any]:
         """Scores that sets are made of, what is saved of them, and how derivatives go back through their hulls."""
         A, saved = MEASURES[self.measure].forward(part.Z, centred(self.theta, part.centre))
+        if self.rule is not None:
+            A = np.stack([self.rule(one) for one in A])
         if self.order is None:
             return A, saved, lambda dA: dA
         H, hulls = hull_of_scores(A, self.order)
@@ -190,15 +195,15 @@ class _Group(NamedTuple):
 
 
 def _groups(pieces: list[Piece], parameters: list[np.ndarray]) -> list[_Group]:
-    alike: dict[tuple[Same, str, Same], list[int]] = {}
+    alike: dict[tuple[Same, str, Same, Same], list[int]] = {}
     for b, piece in enumerate(pieces):
-        alike.setdefault((Same(piece.columns), piece.measure, Same(piece.terms)), []).append(b)
+        alike.setdefault((Same(piece.columns), piece.measure, Same(piece.terms), Same(piece.rule)), []).append(b)
     groups = []
     for at in alike.values():
         first, own = pieces[at[0]], [pieces[b] for b in at]
         objective = first.objective.beside([piece.objective for piece in own[1:]])
         theta, sharpness = np.stack([parameters[b] for b in at]), np.array([piece.sharpness for piece in own])
-        shared = (first.columns, first.measure, objective, theta, sharpness, first.terms, first.order)
+        shared = (first.columns, first.measure, objective, theta, sharpness, first.terms, first.order, first.rule)
         groups.append(_Group(np.array(at), *shared))
     return groups
 

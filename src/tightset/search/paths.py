@@ -18,6 +18,7 @@ from tightset.compute.progress import Progress
 from tightset.compute.threads import Threads
 from tightset.measures import MEASURES
 from tightset.models.columns import Columns
+from tightset.models.rules import Rule
 from tightset.objectives import OBJECTIVES, Objective
 from tightset.objectives.log_loss import LogLoss
 from tightset.objectives.on_terms import OnTerms, TermsOfRows
@@ -89,10 +90,15 @@ class Candidate(NamedTuple):
     pull: float
     n_iter: int
     start: Candidate | None = None  # what a path led away from, and is held to
+    rule: Rule | None = None  # by which its scores, log-probabilities, are scored
 
     @property
     def name(self) -> str:
         return f"{self.path}, pull {self.pull:.2g}, {self.view.columns.name} columns"
+
+    def by(self, rule: Rule) -> Self:
+        """The same with another score."""
+        return self._replace(path=f"{self.path} by {rule.name}", rule=rule)
 
 
 def logistic_candidates(

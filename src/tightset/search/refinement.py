@@ -57,14 +57,15 @@ def refine(
         for (eps, members), of_level in zip(levels, terms, strict=True)
         for one in members
     ]
-    starts = list(dict.fromkeys(Same(one.start or one) for _, one, *_ in chosen))
+    starts = {Same((one.start or one).theta): one.start or one for _, one, *_ in chosen}
     total = float(rows.total(total_weight)[0])
-    trained = _descended([_logistic(one.of, total) for one in starts], rows, _LOGISTIC_ITERATIONS, callback)
+    trained = _descended([_logistic(one, total) for one in starts.values()], rows, _LOGISTIC_ITERATIONS, callback)
     logistic = {key: piece.theta for key, piece in zip(starts, trained, strict=True)}
     pieces = [
-        _piece(one, logistic[Same(one.start or one)], eps, f, about, of_level, search.objective)._replace(order=order)
+        _piece(one, logistic[Same((one.start or one).theta)], eps, f, about, of_level, search.objective)
         for eps, one, about, of_level in chosen
     ]
+    pieces = [piece._replace(order=order) for piece in pieces]
     on_paths = [at for at, (_, one, *_) in enumerate(chosen) if one.start is not None]
     if on_paths:
         found = _descended([pieces[at] for at in on_paths], rows, search.max_iter, callback)
@@ -115,7 +116,7 @@ def _piece(
     places = np.full(1, about) if terms is None else _about(about, terms[0])
     columns, own = candidate.view.columns, None if terms is None else terms[0]
     how = (columns, candidate.measure, of_piece, eps, candidate.sharpness)
-    return Piece(*how, theta, anchor, pull, places, own)
+    return Piece(*how, theta, anchor, pull, places, own, rule=candidate.rule)
 
 
 def _of_labels(terms: Terms, q: np.ndarray) -> np.ndarray:
@@ -126,7 +127,7 @@ def _of_labels(terms: Terms, q: np.ndarray) -> np.ndarray:
 def _member(piece: Piece, q: np.ndarray) -> Member:
     theta = piece.theta.astype(piece.columns.scaling.scale.dtype)
     threshold = float(q[0]) if piece.terms is None else _of_labels(piece.terms, q).astype(theta.dtype)
-    return Member(piece.columns, piece.measure, theta, threshold)
+    return Member(piece.columns, piece.measure, theta, threshold, piece.rule)
 
 
 def _descended(pieces: list[Piece], rows: Summed, max_iter: int, callback: Callable[[], None] | None) -> list[Piece]:

@@ -65,6 +65,9 @@ class Search:
     average : bool, default True
         Use the average of a classifier's models of all rows and of the folds, unless cross-validation speaks against
         it. It makes sets smaller, but keeps ``1 + folds * repeats`` models (11 by default); with False there is one.
+    plug_in : bool, default True
+        Also try the best rule for known probabilities, where that is not their own ranking: `tightset.scores.Hull` if
+        the inefficiency is not the size, expected costs if costs depend on the true label.
     objective : {"profiled"}, default "profiled"
         The loss that the paths descend: set size at exact coverage. (Trees that are grown descend it in any case.)
     boost : "lightgbm", "xgboost" or None, default None
@@ -91,6 +94,7 @@ class Search:
     unfold: bool = True
     standardise: bool = True
     average: bool = True
+    plug_in: bool = True
     objective: str = "profiled"
     boost: str | None = None
 
@@ -116,7 +120,7 @@ class Search:
                 raise ValueError(f"{name} must be positive numbers, at least one; got {values!r}")
         for name, least in (("max_iter", 1), ("folds", 2), ("repeats", 1), ("restarts", 0), ("rows", 100)):
             _check_whole(self, name, least)
-        for name in ("both_columns", "unfold", "standardise", "average"):
+        for name in ("both_columns", "unfold", "standardise", "average", "plug_in"):
             _check_truth(self, name)
         if not (isinstance(self.objective, str) and self.objective in OBJECTIVES):
             raise ValueError(f"objective must be one of {', '.join(map(repr, OBJECTIVES))}; got {self.objective!r}")
