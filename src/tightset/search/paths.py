@@ -33,7 +33,8 @@ from tightset.solvers.lbfgs import lbfgs
 __all__ = ["Candidate", "View", "fits_of", "logistic_candidates", "path_candidates"]
 
 _TRAINED_IN = np.float32  # judging, calibrating and predicting are in the precision of X
-_LOGISTIC_ITERATIONS = 60
+_LOGISTIC_ITERATIONS = 200
+_UNFOLDED_ITERATIONS = 60  # the weakly held ones take long to converge, and sets are no smaller for it
 _SCORES_PER_CHUNK = 2**20  # scores of the candidates that one thread trains together
 _PARAMETERS_PER_CHUNK = 2**20  # L-BFGS keeps twenty times as many
 _RESTART_NOISE = 0.3  # of the root mean square of the parameters
@@ -158,11 +159,12 @@ def _logistic_path(
     held[:, -1] = 0
     held /= view.weight[fits].sum(axis=1)[:, None, None]
     theta = view.place(start)
+    max_iter = _LOGISTIC_ITERATIONS if view.columns.knots is None else _UNFOLDED_ITERATIONS
     found = []
     for C in strengths:
         problem = view.training("softmax", LogLoss(), fits, start, held / C)
         steps = view.steps(held / C)
-        solution = lbfgs(problem, theta, max_iter=_LOGISTIC_ITERATIONS, scale=steps, callback=threads.tick)
+        solution = lbfgs(problem, theta, max_iter=max_iter, scale=steps, callback=threads.tick)
         theta = solution.theta
         found.append(solution._replace(theta=view.back(theta)))
         progress.advance()
