@@ -40,7 +40,7 @@ class Search:
         logistic regression is always there too, as the baseline, which stays if nothing is gained.
     pulls : sequence of float
         How strongly each step of a path is held to where it started, in order.
-    max_iter : int, default 80
+    max_iter : int, default 40
         Evaluations of the loss for each step.
     folds : int, default 5
         Folds of the cross-validation that judges the candidates.
@@ -84,7 +84,7 @@ class Search:
 
     paths: Sequence[tuple[str, float]] = _DEFAULT
     pulls: Sequence[float] = (1.0, 0.1, 0.01, 1e-3, 1e-4)
-    max_iter: int = 80
+    max_iter: int = 40
     folds: int = 5
     repeats: int = 2
     restarts: int = 0
@@ -140,7 +140,7 @@ class Search:
         -------
         search : Search
         """
-        return cls(**{"paths": _FAST, "repeats": 1, **changes})
+        return cls(**{"paths": _FAST, "folds": 3, "repeats": 1, **changes})
 
     @classmethod
     def thorough(cls, **changes: Any) -> Self:
@@ -155,7 +155,7 @@ class Search:
         -------
         search : Search
         """
-        more: dict[str, Any] = {"paths": (*_DEFAULT, ("two-matrix", 8.0), ("softmax", 1.0)), "max_iter": 150}
+        more: dict[str, Any] = {"paths": (*_DEFAULT, ("two-matrix", 8.0), ("softmax", 1.0)), "max_iter": 80}
         more |= {"folds": 10, "repeats": 3, "restarts": 2, "both_columns": True}
         return cls(**{**more, **changes})
 
