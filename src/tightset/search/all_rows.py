@@ -26,6 +26,7 @@ from tightset.objectives.contract import SummedObjective
 from tightset.objectives.on_terms import OnTerms, TermsOfRows
 from tightset.objectives.profiled import Profiled
 from tightset.objectives.terms import Terms
+from tightset.search.axes import Axes
 
 __all__ = ["OnAllRows", "Piece", "total_weight"]
 
@@ -56,6 +57,18 @@ class Piece(NamedTuple):
     terms: Terms | None = None
     order: np.ndarray | None = None  # of labels, if sets are intervals
     rule: Rule | None = None  # by which scores are scored; what has one is not trained
+    axes: Axes | None = None  # along which it is trained
+
+    def packed(self, theta: np.ndarray) -> np.ndarray:
+        """Parameters ``(m, D)`` as descent has them, along axes and in units of their steps."""
+        return theta if self.axes is None else self.axes.into(theta) / self.axes.steps(self.pull)
+
+    def unpacked(self, packed: np.ndarray) -> np.ndarray:
+        return packed if self.axes is None else self.axes.back(packed * self.axes.steps(self.pull))
+
+    def pulled(self, gradient: np.ndarray) -> np.ndarray:
+        """The gradient by parameters ``(m, D)`` as that by packed ones."""
+        return gradient if self.axes is None else self.axes.into(gradient) * self.axes.steps(self.pull)
 
     def step(self, bins: int) -> float:
         """The width of a bin."""
@@ -66,6 +79,7 @@ class Piece(NamedTuple):
 class OnAllRows:
     """Losses ``(B,)`` and gradients ``(B, P)`` of several measures over all rows, as `lbfgs` wants them.
 
+    Parameters are packed, and zeros fill rows of measures that have fewer.
     ``about`` is where thresholds were found last, and are looked for next.
     """
 
@@ -89,9 +103,18 @@ class OnAllRows:
     def take(self, candidates: np.ndarray) -> Self:
         return replace(self, pieces=[self.pieces[b] for b in candidates], at=self.at[candidates])
 
-    def unpacked(self, theta: np.ndarray) -> list[np.ndarray]:
-        shapes = [piece.anchor.shape for piece in self.pieces]
-        return [row[: m * D].reshape(m, D) for row, (m, D) in zip(theta, shapes, strict=True)]
+    def start(self) -> np.ndarray:
+        """The packed parameters ``(B, P)`` that the pieces start from."""
+        packed = np.zeros((len(self.pieces), max(piece.theta.size for piece in self.pieces)))
+        for row, piece in zip(packed, self.pieces, strict=True):
+            row[: piece.theta.size] = piece.packed(piece.theta).ravel()
+        return packed
+
+    def unpacked(self, packed: np.ndarray) -> list[np.ndarray]:
+        return [
+            piece.unpacked(row[: piece.theta.size].reshape(piece.theta.shape))
+            for row, piece in zip(packed, self.pieces, strict=True)
+        ]
 
     def __call__(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         parameters = self.unpacked(theta)
@@ -110,11 +133,11 @@ class OnAllRows:
                 pulled = of_own[:, None, None] * by_own
                 if of_all is not None:
                     pulled += of_all[:, None, None] * by_all
-            gradient[group.at, : group.theta[0].size] = pulled.reshape(len(group.at), -1)
-        for b, (piece, own) in enumerate(zip(self.pieces, parameters, strict=True)):
-            away = own - piece.anchor
-            loss[b] += np.sum(piece.pull * away**2) / 2
-            gradient[b, : own.size] += (piece.pull * away).ravel()
+            for b, its_gradient in zip(group.at, pulled, strict=True):
+                piece = self.pieces[b]
+                away = parameters[b] - piece.anchor
+                loss[b] += np.sum(piece.pull * away**2) / 2
+                gradient[b, : away.size] = piece.pulled(its_gradient + piece.pull * away).ravel()
         if self.callback is not None:
             self.callback()
         return loss, gradient
