@@ -13,6 +13,8 @@ import pytest
 from commands import FAST, run
 from makers import QUICK, table
 from tightset import Search
+from tightset.estimators import cases
+from tightset.models.classifiers import auto_classifiers
 from tightset.search.settings import SEARCHES
 
 
@@ -34,6 +36,17 @@ def torch():
     else:
         torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     return torch
+
+
+@pytest.fixture
+def few_trees(monkeypatch):
+    """``estimator="auto"`` with a twentieth of its trees, for what does not hang on how good they are."""
+
+    def fewer(**how):
+        made = auto_classifiers(**how)
+        return [one.set_params(**dict.fromkeys({"max_iter", "n_estimators"} & {*one.get_params()}, 5)) for one in made]
+
+    monkeypatch.setattr(cases, "auto_classifiers", fewer)
 
 
 @pytest.fixture

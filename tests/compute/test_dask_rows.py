@@ -9,6 +9,7 @@ import warnings
 from functools import partial
 from pathlib import Path
 
+import dask
 import dask.array as da
 import dask.dataframe as dd
 import joblib
@@ -276,7 +277,8 @@ def test_killing_a_worker_and_spreading_candidates(tmp_path):
     from dask.distributed import Client, LocalCluster
 
     how = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
-    with LocalCluster(**how) as cluster, Client(cluster.scheduler_address):
+    quickly = dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})  # imports Dask once
+    with quickly, LocalCluster(**how) as cluster, Client(cluster.scheduler_address):
         (tmp_path / "poison").touch()
         rows = da.from_array(X, chunks=(1500, 4)).map_blocks(partial(rows_that_may_kill, tmp_path), dtype=float)
         assert_same(scpo(confidence=0.9).fit(X, y), scpo(confidence=0.9).fit(rows, y))

@@ -91,7 +91,7 @@ def test_texts():
     assert clf.evaluate(texts, y)["coverage"] > 0.75
 
 
-def test_sparse_rows(labelled_rows):
+def test_sparse_rows(labelled_rows, few_trees):
     X, y, X_new, y_new = labelled_rows
     X, X_new = (sparse.csr_array(np.where(np.abs(A) > 0.5, A, 0)) for A in (X, X_new))
     for estimator in (LogisticRegression(), "auto"):

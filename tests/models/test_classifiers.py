@@ -190,7 +190,7 @@ def test_a_class_that_a_fold_has_not_seen_does_not_spoil_the_scores(estimator):
     assert new.min() >= fitted.held_out_averaged.min() - 2  # of the range that measures were trained on
 
 
-def test_missing_values_in_new_rows_do_not_hang_on_what_was_chosen(labelled_rows):
+def test_missing_values_in_new_rows_do_not_hang_on_what_was_chosen(labelled_rows, few_trees):
     X, y, X_new, y_new = labelled_rows
     holes = X_new.copy()
     holes[::3, 0] = np.nan

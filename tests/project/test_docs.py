@@ -107,7 +107,7 @@ def files_and_clusters(tmp_path, monkeypatch):
         (tmp_path / folder).mkdir()
         rows.to_parquet(tmp_path / folder / "0.parquet")
     before = deepcopy(dask.config.config)
-    one = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None}
+    one = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
     with LocalCluster(**one) as cluster, Client(cluster) as client:
         monkeypatch.setattr("dask.distributed.LocalCluster", lambda **_: cluster)
         monkeypatch.setattr("dask.distributed.Client", lambda *_: client)

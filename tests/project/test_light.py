@@ -4,6 +4,8 @@ import subprocess
 import sys
 import textwrap
 
+import pytest
+
 MISSING = ["pandas", "rich", "typer", "jinja2", "skops", "pyarrow", "matplotlib", "dask", "onnx", "torch", "polars"]
 
 
@@ -25,7 +27,10 @@ def without_extras(code, *words):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
 
-def test_both_estimators_work_and_are_stored_without_extras(tmp_path):
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    """What one process printed that had no extras: a line of what worked, then one for each that is missing."""
+    tmp_path = tmp_path_factory.mktemp("light")
     found = without_extras(f"""
         import numpy as np, tightset
         from sklearn.datasets import load_wine
@@ -35,17 +40,6 @@ def test_both_estimators_work_and_are_stored_without_extras(tmp_path):
             assert (tightset.load({str(tmp_path / "m.tightset")!r}).predict_p(X) == clf.predict_p(X)).all()
         clf = tightset.ConformalClassifier(confidence=0.9, random_state=0).fit(X, y)
         print(clf.evaluate(X, y)["coverage"] > 0.8, repr(clf), len(clf._repr_html_()) > 100)
-        """)
-    assert found.returncode == 0, found.stderr
-    assert found.stdout.startswith("True ConformalClassifier(")
-
-
-def test_a_missing_extra_is_named(tmp_path):
-    found = without_extras(f"""
-        import numpy as np, tightset
-        from sklearn.datasets import load_wine
-        X, y = load_wine(return_X_y=True)
-        clf = tightset.ConformalClassifier(confidence=0.9, random_state=0).fit(X, y)
         for ask in (
             lambda: clf.predict_set(X, as_frame=True),
             lambda: clf.save({str(tmp_path / "m.tightset")!r}),
@@ -59,7 +53,16 @@ def test_a_missing_extra_is_named(tmp_path):
                 print(error)
         """)
     assert found.returncode == 0, found.stderr
-    told = found.stdout.splitlines()
+    return found.stdout.splitlines()
+
+
+def test_both_estimators_work_and_are_stored_without_extras(told):
+    assert told[0].startswith("True ConformalClassifier(")
+    assert told[0].endswith(" True")
+
+
+def test_a_missing_extra_is_named(told):
+    told = told[1:]
     assert told[0] == 'as_frame=True needs pandas, which is not installed: pip install "tightset[cli]"'
     assert told[1].endswith('needs skops, which is not installed: pip install "tightset[files]"')
     assert told[2].startswith("a report needs")

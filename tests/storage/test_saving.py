@@ -106,7 +106,7 @@ FITTED = {
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # few rows of a label; a search on a few hundred rows
 @pytest.mark.parametrize("name", FITTED)
-def test_a_round_trip_changes_no_bit(name, tmp_path):
+def test_a_round_trip_changes_no_bit(name, tmp_path, few_trees):
     model = FITTED[name]()
     rows = np.exp(-X[:, :3] / 100) if "precomputed" in name else X
     model.fit(rows, NAMES[Y])

@@ -7,6 +7,7 @@ import shutil
 import tarfile
 import threading
 import zipfile
+from functools import cache
 
 import numpy as np
 import pytest
@@ -18,9 +19,12 @@ from studies.recipes import ARCHIVE, DATASETS, DataSet, RawFile
 from studies.summary import printed
 
 
+once = cache(load)  # for tests that only look at the parts
+
+
 @pytest.mark.parametrize("name", DATASETS)
 def test_rows_columns_labels_and_parts_are_those_of_the_papers_table(name, raw_data):
-    split = load(name, 0, raw_data)
+    split = once(name, 0, raw_data)
     row = next(row for row in printed("datasets") if row["dataset"] == name)
     assert str(len(split.y_train)) == row["train"]
     assert {len(split.y_cal), len(split.y_test)} == {int(row["calibration"]), int(row["test"])}
@@ -35,7 +39,7 @@ def test_rows_columns_labels_and_parts_are_those_of_the_papers_table(name, raw_d
 
 @pytest.mark.parametrize("name", DATASETS)
 def test_seeds_draw_other_rows_and_the_same_seed_the_same(name, raw_data):
-    first, again, other = (load(name, seed, raw_data) for seed in (1, 1, 2))
+    first, again, other = once(name, 1, raw_data), load(name, 1, raw_data), once(name, 2, raw_data)
     for a, b in zip(first, again, strict=True):
         np.testing.assert_array_equal(a, b)
     assert (first.X_train != other.X_train).any()
@@ -43,7 +47,7 @@ def test_seeds_draw_other_rows_and_the_same_seed_the_same(name, raw_data):
 
 @pytest.mark.parametrize("name", DATASETS)
 def test_no_row_is_in_two_parts(name, raw_data):
-    split = load(name, 1, raw_data)
+    split = once(name, 1, raw_data)
     rows = np.concatenate([split.X_train, split.X_cal, split.X_test])
     labels = np.concatenate([split.y_train, split.y_cal, split.y_test])
     everything = {
@@ -75,13 +79,13 @@ def test_the_original_arff_of_polish_is_read(raw_data, tmp_path):
     (tmp_path / "polish").mkdir()
     body = "\n".join(",".join(cell or "?" for cell in line.split(",")) for line in lines[1:])
     (tmp_path / "polish" / "3year.arff").write_text(f"@relation x\n@attribute a numeric\n@DATA\n{body}\n")
-    np.testing.assert_array_equal(load("polish", 2, tmp_path).X_train, load("polish", 2, raw_data).X_train)
+    np.testing.assert_array_equal(load("polish", 2, tmp_path).X_train, once("polish", 2, raw_data).X_train)
 
 
 def test_avila_and_fotp_keep_their_given_parts(raw_data):
-    np.testing.assert_array_equal(load("avila", 1, raw_data).X_test, load("avila", 2, raw_data).X_test)
+    np.testing.assert_array_equal(once("avila", 1, raw_data).X_test, once("avila", 2, raw_data).X_test)
     table = np.loadtxt(raw_data / "fotp" / "train.csv", delimiter=",")
-    np.testing.assert_array_equal(load("fotp", 0, raw_data).X_train, table[:, :51])
+    np.testing.assert_array_equal(once("fotp", 0, raw_data).X_train, table[:, :51])
 
 
 @pytest.mark.parametrize("damage", ["cut", "altered", "other", "missing"])
@@ -128,7 +132,7 @@ def test_a_good_variant_beside_a_damaged_one_is_used(raw_data, tmp_path):
     shutil.copytree(raw_data / "covtype", tmp_path / "covtype")
     (tmp_path / "covtype").chmod(0o755)
     (tmp_path / "covtype" / "covtype.data.gz").write_bytes(b"damaged")
-    np.testing.assert_array_equal(load("covtype", 0, tmp_path).y_test, load("covtype", 0, raw_data).y_test)
+    np.testing.assert_array_equal(load("covtype", 0, tmp_path).y_test, once("covtype", 0, raw_data).y_test)
 
 
 def test_own_conversions_of_dna_and_mice_are_read(raw_data, tmp_path):
@@ -140,7 +144,7 @@ def test_own_conversions_of_dna_and_mice_are_read(raw_data, tmp_path):
     windows = (raw_data / "mice" / "Data_Cortex_Nuclear.csv").read_bytes().replace(b"\n", b"\r\n")
     (tmp_path / "mice" / "Data_Cortex_Nuclear.csv").write_bytes(b"\xef\xbb\xbf" + windows)
     for name in ("dna", "mice"):
-        np.testing.assert_array_equal(load(name, 3, tmp_path).X_train, load(name, 3, raw_data).X_train)
+        np.testing.assert_array_equal(load(name, 2, tmp_path).X_train, once(name, 2, raw_data).X_train)
 
 
 def test_the_full_covtype_file_is_read_like_the_sample(raw_data, tmp_path, monkeypatch):
@@ -156,7 +160,7 @@ def test_the_full_covtype_file_is_read_like_the_sample(raw_data, tmp_path, monke
     file = RawFile("covtype/covtype.data.gz", None, hashlib.sha256(stand_in).hexdigest())
     changed = DATASETS["covtype"]._replace(variants=((file,), *DATASETS["covtype"].variants[1:]))
     monkeypatch.setitem(DATASETS, "covtype", changed)
-    np.testing.assert_array_equal(load("covtype", 0, tmp_path).X_train, load("covtype", 0, raw_data).X_train)
+    np.testing.assert_array_equal(load("covtype", 0, tmp_path).X_train, once("covtype", 0, raw_data).X_train)
 
 
 def test_where_data_are_looked_for(monkeypatch, tmp_path):
