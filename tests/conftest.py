@@ -1,5 +1,6 @@
 """Shared fixtures. The array API checks of scikit-learn skip themselves unless this variable is set before SciPy loads."""
 
+import multiprocessing.forkserver
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from makers import QUICK, table
 from tightset import Search
 from tightset.estimators import cases
 from tightset.models.classifiers import auto_classifiers
+from tightset.models.named import named_classifier
 from tightset.search.settings import SEARCHES
 
 
@@ -38,15 +40,27 @@ def torch():
     return torch
 
 
+@pytest.fixture(scope="session")
+def forkserver():
+    """The server from which processes are forked that have imported already what studies and workers of Dask need."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(
+        ["workshops", "problems", "makers", "dask.dataframe", "distributed", "tightset.search.from_columns"]
+    )
+    multiprocessing.forkserver.ensure_running()  # it preloads this, and not what Dask asks for
+    return context
+
+
 @pytest.fixture
 def few_trees(monkeypatch):
-    """``estimator="auto"`` with a twentieth of its trees, for what does not hang on how good they are."""
+    """Classifiers by name and ``"auto"`` with 5 trees or rounds each, for what does not hang on how good they are."""
 
-    def fewer(**how):
-        made = auto_classifiers(**how)
-        return [one.set_params(**dict.fromkeys({"max_iter", "n_estimators"} & {*one.get_params()}, 5)) for one in made]
+    def fewer(classifier):
+        return classifier.set_params(**dict.fromkeys({"max_iter", "n_estimators"} & {*classifier.get_params()}, 5))
 
-    monkeypatch.setattr(cases, "auto_classifiers", fewer)
+    for place in ("estimators.cases", "estimators.conformal", "models.named"):
+        monkeypatch.setattr(f"tightset.{place}.named_classifier", lambda name: fewer(named_classifier(name)))
+    monkeypatch.setattr(cases, "auto_classifiers", lambda **how: [fewer(one) for one in auto_classifiers(**how)])
 
 
 @pytest.fixture

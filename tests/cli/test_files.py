@@ -226,14 +226,14 @@ def test_a_closed_standard_output_is_said(folder, words, code):
     assert "Traceback" not in done.stderr
 
 
-def test_other_closed_streams(folder, tmp_path):
+def test_other_closed_streams(folder, tmp_path, cli):
     model, rows = str(folder / "m.tightset"), str(folder / "test.csv")
     for words in (["predict", model, "-"], ["evaluate", model, "-"], ["fit", "-", "--target", "kind"]):
         done = run(tmp_path, *words, shell="<&-")
         assert (done.returncode, done.stderr) == (1, "tightset: standard input is closed\n")
     done = run(tmp_path, "predict", model, rows, "--out", "p.csv", shell="<&- >&- 2>&-")
     assert done.returncode == 0
-    assert (tmp_path / "p.csv").read_text() == run(tmp_path, "predict", model, rows).stdout
+    assert (tmp_path / "p.csv").read_text() == cli("predict", model, rows)[1]
 
 
 def test_a_file_is_not_where_a_closed_stream_was(folder, tmp_path):

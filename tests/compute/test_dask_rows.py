@@ -273,11 +273,11 @@ def rows_that_may_kill(folder, block, block_info=None):
     return block
 
 
-def test_killing_a_worker_and_spreading_candidates(tmp_path):
+def test_killing_a_worker_and_spreading_candidates(tmp_path, forkserver):
     from dask.distributed import Client, LocalCluster
 
     how = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
-    quickly = dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})  # imports Dask once
+    quickly = dask.config.set({"distributed.worker.multiprocessing-method": forkserver.get_start_method()})
     with quickly, LocalCluster(**how) as cluster, Client(cluster.scheduler_address):
         (tmp_path / "poison").touch()
         rows = da.from_array(X, chunks=(1500, 4)).map_blocks(partial(rows_that_may_kill, tmp_path), dtype=float)

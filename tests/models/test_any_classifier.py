@@ -256,7 +256,7 @@ def test_auto_finds_what_suits_the_data():
         assert auto.evaluate(X[900:], y[900:])["coverage"] > 0.75
 
 
-def test_auto_takes_missing_values(labelled_rows):
+def test_auto_takes_missing_values(labelled_rows, few_trees):
     X, y, X_new, y_new = (part.copy() for part in labelled_rows)
     X[::9, 1] = np.nan
     X_new[::11, 2] = np.nan

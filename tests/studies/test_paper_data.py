@@ -13,11 +13,10 @@ import numpy as np
 import pytest
 
 from studies import fetch as fetching
-from studies.datasets import DataError, data_folder, load
+from studies.datasets import KNOWN, DataError, data_folder, load
 from studies.fetch import fetch, present
 from studies.recipes import ARCHIVE, DATASETS, DataSet, RawFile
 from studies.summary import printed
-
 
 once = cache(load)  # for tests that only look at the parts
 
@@ -159,7 +158,7 @@ def test_the_full_covtype_file_is_read_like_the_sample(raw_data, tmp_path, monke
         load("covtype", 0, tmp_path)
     file = RawFile("covtype/covtype.data.gz", None, hashlib.sha256(stand_in).hexdigest())
     changed = DATASETS["covtype"]._replace(variants=((file,), *DATASETS["covtype"].variants[1:]))
-    monkeypatch.setitem(DATASETS, "covtype", changed)
+    monkeypatch.setitem(KNOWN, "covtype", changed)
     np.testing.assert_array_equal(load("covtype", 0, tmp_path).X_train, once("covtype", 0, raw_data).X_train)
 
 

@@ -2,7 +2,6 @@
 
 import errno
 import json
-import multiprocessing
 import random
 import time
 from pathlib import Path
@@ -81,16 +80,14 @@ def test_finished_rows_are_not_measured_again(raw_data, tmp_path):
     assert (tmp_path / "rows.csv").read_bytes() == before
 
 
-def test_killed_ten_times_the_results_are_those_of_an_undisturbed_run(raw_data, tmp_path):
+def test_killed_ten_times_the_results_are_those_of_an_undisturbed_run(raw_data, tmp_path, forkserver):
     moments = [Moment(name, 0, number) for name in ("wine", "mice") for number in range(20)]
     run(MOMENTS, moments, tmp_path / "calm", data_dir=raw_data)
     rng = random.Random(0)
     out = tmp_path / "killed"
-    processes = multiprocessing.get_context("forkserver")  # so that only the first has to import everything
-    processes.set_forkserver_preload(["workshops"])
     kills = 0
     for _ in range(100):
-        process = processes.Process(target=run, args=(MOMENTS, moments, out), kwargs={"data_dir": raw_data})
+        process = forkserver.Process(target=run, args=(MOMENTS, moments, out), kwargs={"data_dir": raw_data})
         process.start()
         # Wait until it measures, then a random moment more.
         lines = len(read_rows(out / "rows.csv", MOMENTS.columns))
