@@ -54,7 +54,7 @@ class Question(NamedTuple):
     ``asked`` is ``label``, ``group``, ``cost``, ``single`` or ``ordered``; ``variant`` the column of groups or the seed
     of the costs. ``method`` is what was trained: ``asked`` (for what is asked), ``size`` (for size at coverage on
     average), each with ``-plain`` for columns that are not unfolded; ``logistic``, the best rule on tuned logistic
-    regression; ``aps``, the score `OrdinalAPS` on the same;
+    regression; ``aps``, the score `OrdinalAPS` on the same; ``asked-seen``, trained by group with the group in X;
     ``hgb`` and ``hgb-asked``, gradient boosting alone, and with a measure trained on top.
     """
 
@@ -98,7 +98,7 @@ def plan(seeds: Iterable[int] = range(5), datasets: Iterable[str] = (*DATASETS, 
                 ("group", column, method)
                 for column, (of, _) in GROUPS.items()
                 if of == name
-                for method in ("logistic", "asked", "size")
+                for method in ("logistic", "asked", "size", "asked-seen")
             ]
             rows += [Question(name, seed, *one, level) for one in asked for level in LEVELS]
     return rows
@@ -228,6 +228,8 @@ class Workshop:
         """One row of results."""
         _, _, asked, variant, method, level = question
         task = self.task(asked, variant)
+        if method == "asked-seen":
+            task = task._replace(X_train=self.split.X_train, X=self.X)
         rows = variant if asked == "group" else ""
         accepted: Any = ""
         if method == "logistic":

@@ -32,7 +32,11 @@ _ABOUT = {
 training rows. *Trained by label* is `SCPOClassifier(label_conditional=True)`; *for size* is the same search without, so that only
 the calibration is by label. *Plain* is without unfolded columns. Figures are mean labels per set, as ratios.""",
     "group": f"""Every method is calibrated by group. The groups are the values of a categorical column that is left out of X:
-{", ".join(f"{name} ({of})" for name, (of, _) in GROUPS.items())}. *Trained by group* is `fit(..., groups=...)`.""",
+{", ".join(f"{name} ({of})" for name, (of, _) in GROUPS.items())}. *Trained by group* is `fit(..., groups=...)`;
+*the group in X* is the same with these columns among the others.
+
+Sets by group can hardly gain from training by group what sets by label gain: for known probabilities the smallest sets with coverage in each
+group are `{{y: p(y|x) >= q_g}}`, the ranking that training for size aims at, too. What does help is to let the measure see the group, where that is allowed.""",
     "cost": f"""Labels cost from 1 to 10, a geometric series in random order, {COST_SEEDS} orders. *Best rule* is tuned logistic regression with
 `p(y|x) / cost(y)` thresholded, the best rule if the probabilities were right. Figures are mean costs per set, as ratios.""",
     "ordered": f"""Sets are intervals, whatever was trained: the scores of all methods become hulls before they are calibrated, which fills gaps in
@@ -82,6 +86,8 @@ def _section(asked: str, found: Found) -> str:
     pairs = [("asked", "logistic"), ("asked", "size")]
     if asked == "label":
         pairs += [("asked-plain", "logistic"), ("asked-plain", "size-plain"), ("hgb-asked", "hgb")]
+    if asked == "group":
+        pairs += [("asked-seen", "logistic"), ("asked-seen", "size")]
     if asked == "ordered":
         pairs += [("asked", "aps"), ("size", "logistic")]
     parts = [f"## {_TITLES[asked]}", _ABOUT[asked]]
@@ -113,6 +119,7 @@ _NAMES = {
         "ordered": "trained for intervals",
     },
     "aps": {"ordered": "ordinal APS"},
+    "asked-seen": {"group": "trained by group, the group in X"},
     "asked-plain": {"label": "trained by label, plain columns"},
     "size": dict.fromkeys(_TITLES, "trained for size"),
     "size-plain": {"label": "trained for size, plain columns"},

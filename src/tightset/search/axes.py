@@ -10,7 +10,7 @@ from tightset.compute.arrays import Array
 
 __all__ = ["Axes"]
 
-_WIDEST = 1500  # columns; finding axes takes their third power
+_WIDEST = 1000  # columns; finding axes takes their third power
 _CURVATURE = 0.1  # of a loss of scores, about; twice and half as much are alike
 
 
