@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 os.environ.setdefault("SCIPY_ARRAY_API", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads of small trees, of two tests side by side, do not spin
 
 import numpy as np
 import pytest

@@ -38,14 +38,26 @@ def test_labels_of_calibration_rows_have_no_say_in_the_models():
         np.testing.assert_array_equal(*scores)
 
 
+def wrapped(n, seed):
+    """The third label, a rare one, lies on both sides of the others, which no linear score tells from them."""
+    rng = np.random.default_rng(seed)
+    y = rng.choice(3, n, p=[0.6, 0.3, 0.1])
+    X = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 0.0]])[y] + rng.normal(size=(n, 2))
+    rare = y == 2
+    X[rare] = rng.normal(0, 0.5, (rare.sum(), 2))
+    X[rare, 0] += np.where(rng.random(rare.sum()) < 0.5, -2.5, 5.5)
+    return X, y
+
+
 def test_training_by_label_makes_sets_by_label_smaller():
     """On average over draws; and coverage of each label holds."""
     sizes, coverage = {True: [], False: []}, []
-    X_new, y_new, _ = uneven(4000, 99)
+    search = Search.fast(unfold=False, strengths=(0.1, 1.0), pulls=(1.0, 0.1, 0.01, 1e-3))
+    X_new, y_new = wrapped(4000, 99)
     for seed in range(4):
-        X, y, _ = uneven(1600, seed)
+        X, y = wrapped(1600, seed)
         for by_label in (True, False):
-            fitted = SCPOClassifier(0.9, search=QUICK, label_conditional=by_label, random_state=seed)
+            fitted = SCPOClassifier(0.9, search=search, label_conditional=by_label, random_state=seed)
             fitted.fit(X[:800], y[:800], X_cal=X[800:], y_cal=y[800:])
             fitted.label_conditional = True
             fitted.calibrate(X[800:], y[800:])
@@ -53,7 +65,7 @@ def test_training_by_label_makes_sets_by_label_smaller():
             sizes[by_label].append(sets.sum(axis=1).mean())
             if by_label:
                 coverage.append([sets[y_new == label, label].mean() for label in range(3)])
-    assert np.mean(sizes[True]) < 1.0 * np.mean(sizes[False])
+    assert np.mean(sizes[True]) < 0.95 * np.mean(sizes[False])
     assert (np.mean(coverage, axis=0) > 0.87).all()
 
 

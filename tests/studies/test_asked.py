@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from studies import datasets, ordered_data
-from studies.asked import ASKED, LEVELS, Question, Workshop, plan
+from studies.asked import ASKED, GROUPS, LEVELS, Question, Workshop, plan
 from studies.asked_report import write_asked
 from studies.datasets import DataError, load
 from studies.ordered_data import ORDERED, export
@@ -46,9 +46,11 @@ def test_no_results_no_page(tmp_path):
 # ---- ordered labels ---------------------------------------------------------------------------------------------
 
 
-def test_ordered_sets_are_asked_for_intervals_and_nothing_else():
+def test_ordered_sets_are_asked_for_intervals_and_for_groups_where_they_have_some():
     questions = plan(range(2), ["wine", *ORDERED])
-    assert {one.asked for one in questions if one.dataset in ORDERED} == {"ordered"}
+    assert {one.asked for one in questions if one.dataset in ORDERED} == {"ordered", "group"}
+    by_group = {one.dataset for one in questions if one.asked == "group"}
+    assert by_group == {name for name, _ in GROUPS.values()} & {"wine", *ORDERED}
     assert {one.dataset for one in questions if one.asked == "ordered"} == set(ORDERED)
     assert len([one for one in questions if one.dataset == "car"]) == 2 * 4 * len(LEVELS)
     assert {one.dataset for one in plan(range(1), ["wine"])} == {"wine"}
