@@ -87,12 +87,10 @@ class SCPONeuralClassifier(ConformalPredictor):
     history_ : dict of str to ndarray
         A table with an entry for each epoch: the size of sets on rows held aside, and which state was kept.
 
-    See Also
-    --------
-    SCPOLoss : The loss, for a training loop of your own.
-
     Notes
     -----
+    `SCPOLoss` is the loss for a training loop of your own.
+
     X and y may be tensors. The guarantee is that of `SCPOClassifier`. With fewer than 50 training rows none can be
     spared to judge by, and the network is trained with cross-entropy only.
 

@@ -39,7 +39,8 @@ class SCPOLoss(nn.Module):
     with scores ``A = log_softmax(logits)``. A batch has too few rows to say where ``q`` is, and how it moves. So both
     are computed from the rows of many batches: the scores of the last ``memory`` rows are remembered (in the
     ``state_dict``, so that training can be resumed), and the gradient is that of the loss of all rows on average, for
-    batches of any size. In ``eval`` mode nothing is remembered.
+    batches of any size. This part of the loss grows from 0 while the memory fills. In ``eval`` mode nothing is
+    remembered.
 
     Parameters
     ----------
@@ -139,7 +140,6 @@ class SCPOLoss(nn.Module):
         self.register_buffer("swept", torch.zeros(self.T, dtype=torch.float64))
         rows = ceil(_ROWS_BELOW / self.eps) * self.T if memory is None else memory
         self.memory = Memory(rows if labels is None else min(rows, len(labels)))
-        self._known = False
 
     def _check_parameters(self, memory: Any, *, single: bool) -> None:
         if not isinstance(self.n_classes, (int, np.integer)) or self.n_classes < 2:
@@ -187,13 +187,6 @@ class SCPOLoss(nn.Module):
     def forget(self) -> None:
         """Remember no row, as at the start."""
         self.memory.forget()
-        self._known = False
-
-    def set_extra_state(self, state: Any) -> None:
-        self._known = bool(state["known"])
-
-    def get_extra_state(self) -> Any:
-        return {"known": self._known}
 
     # ---- the loss -----------------------------------------------------------------------------------------------
 
@@ -284,7 +277,8 @@ class SCPOLoss(nn.Module):
         rho = swept / slope.clamp_min(_TINY)
         of_rows = rho if own.category is None else rho[own.category]
         value = inefficiency - (w * of_rows * (t_own - (1 - self.eps))).sum()
-        return value, self.gamma * dF.scatter_add_(1, at, -(of_rows * d_own)[:, None])
+        sure = 1.0 if len(z) >= self.memory.rows else min(1.0, self.memory.seen / self.memory.rows)
+        return sure * value, sure * self.gamma * dF.scatter_add_(1, at, -(of_rows * d_own)[:, None])
 
     # ---- what is known of many rows -----------------------------------------------------------------------------
 
@@ -296,10 +290,10 @@ class SCPOLoss(nn.Module):
             q = torch.full_like(rows.z[:1], self.gamma * self.q)
             covered = (rows.weight * torch.sigmoid(rows.z - q)).sum() / share
             return q, covered, covered - (1 - self.eps)
-        known = self.threshold if self._known else None
-        q, slope = solve(rows, self.eps, known, self.T, exactly=rows is own)
+        known = self.memory.seen > (len(own.z) if self.training else 0)  # thresholds of the batch before
+        q, slope = solve(rows, self.eps, self.threshold if known else None, self.T, exactly=rows is own)
         if self.training:
-            self.threshold, self._known = q, True
+            self.threshold = q
         return q, slope / share, q
 
     def _running(self, batch: Tensor, m: int) -> Tensor:

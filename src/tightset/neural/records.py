@@ -16,8 +16,8 @@ __all__ = ["Trained"]
 class Trained(NamedTuple):
     """A row of the table for each epoch of each member.
 
-    ``n_iter`` is the epoch of its stage (0: cross-entropy, 1: small sets), ``criterion`` the size of sets, 1 being that
-    after the first epoch; ``chosen`` is the state that was kept.
+    ``n_iter`` is the epoch of its stage (0: cross-entropy, 1: small sets), ``criterion`` the size of sets with steep
+    sigmoids for indicators, the geometric mean over levels; ``chosen`` is the state that was kept.
     """
 
     table: dict[str, np.ndarray]

@@ -9,7 +9,7 @@ import numpy as np
 
 from tightset.storage.registry import storable
 
-__all__ = ["LOGITS", "NETWORKS", "Training"]
+__all__ = ["LOGITS", "NETWORKS", "Training", "rows_in_batch"]
 
 LOGITS = "logits"
 NETWORKS = "network must be a list of the widths of hidden layers, a torch.nn.Module or 'logits'; got {!r}"
@@ -86,14 +86,6 @@ class Training:
             if not right or isinstance(value, (bool, np.bool_)):
                 raise ValueError(f"Training: {field.name} must be {wanted}; got {value!r}")
 
-    def rows_in_batch(self, n: int) -> int:
-        """Of ``n`` rows.
-
-        >>> Training().rows_in_batch(3000), Training(batch_size=512).rows_in_batch(300)
-        (100, 300)
-        """
-        return min(n, min(max(n // 30, 32), 256) if self.batch_size is None else self.batch_size)
-
     def _number(self, name: str, value: Any) -> tuple[bool, str]:
         is_number = isinstance(value, (int, float, np.number))
         if name in ("dropout", "held_aside"):
@@ -102,3 +94,12 @@ class Training:
         if name in ("weight_decay", "cross_entropy", "averaged_epochs"):
             return is_number and 0 <= value < np.inf, "a number, 0 or more"
         return is_number and 0 < value < np.inf, "a positive number"
+
+
+def rows_in_batch(settings: Training, n: int) -> int:
+    """Of ``n`` rows.
+
+    >>> rows_in_batch(Training(), 3000), rows_in_batch(Training(batch_size=512), 300)
+    (100, 300)
+    """
+    return min(n, min(max(n // 30, 32), 256) if settings.batch_size is None else settings.batch_size)

@@ -10,12 +10,13 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from tightset.compute.progress import Progress
 from tightset.exceptions import warn
 from tightset.neural.bodies import with_heads
 from tightset.neural.loss import SCPOLoss
-from tightset.neural.settings import Training
+from tightset.neural.settings import Training, rows_in_batch
 
 __all__ = ["Course", "Rows"]
 
@@ -74,7 +75,6 @@ class Course:
         self.rows, self.aside, self.settings, self.progress, self._make = rows, aside, settings, progress, losses
         self.judges = losses(memory=0, gamma=_SHARPER * settings.gamma, cross_entropy=0.0)
         self.C, self.levels = self.judges[0].n_classes, len(self.judges)
-        self.start: list[float] = []  # the criterion of each level when first judged: there it is 1
         self.history: list[tuple[int, int, float]] = []
         self.best: dict[str, Any] = {}
         self._begin(network, 0)
@@ -101,6 +101,11 @@ class Course:
         self._begin(with_heads(self.network, self.C, self.levels), 1)
         if self.best:
             self.best = deepcopy(self.network.state_dict())
+        if self.aside is not None and self.settings.epochs:
+            self.network.train()
+            with torch.no_grad():  # fills the memory of the losses
+                for batch in self._batches():
+                    self._loss(self.network(batch.X), batch)
 
     def run(self, keep: Callable[[], None]) -> None:
         """To the end; ``keep`` is called after each epoch."""
@@ -136,7 +141,7 @@ class Course:
 
     def _batches(self) -> Iterator[Rows]:
         """The rows in random order; the last few of them, too few for a batch, wait for another epoch."""
-        n, size = len(self.rows.y), self.settings.rows_in_batch(len(self.rows.y))
+        n, size = len(self.rows.y), rows_in_batch(self.settings, len(self.rows.y))
         order = torch.randperm(n).to(self.rows.y.device)
         for at in range(0, n - size + 1, size):
             yield self.rows.take(order[at : at + size])
@@ -144,7 +149,7 @@ class Course:
     def _run_epoch(self, epochs: int) -> Tensor:
         """The sum of the losses of its batches."""
         s, n = self.settings, len(self.rows.y)
-        per_epoch = n // s.rows_in_batch(n)
+        per_epoch = n // rows_in_batch(s, n)
         self.network.train()
         parameters, averaged = list(self.network.parameters()), list(self.averaged.parameters())
         total = torch.zeros((), device=self.rows.y.device)
@@ -161,10 +166,10 @@ class Course:
             with torch.no_grad():
                 if self.stage and s.averaged_epochs:
                     rate = max(1 / (step + 2), min(1.0, 1 / (s.averaged_epochs * per_epoch)))
-                    torch._foreach_lerp_(averaged, parameters, rate)
+                    get_ema_multi_avg_fn(1 - rate)(averaged, parameters, 0)
         with torch.no_grad():
             if not (self.stage and s.averaged_epochs):
-                torch._foreach_copy_(averaged, parameters)
+                get_ema_multi_avg_fn(0.0)(averaged, parameters, 0)
             for kept, now in zip(self.averaged.buffers(), self.network.buffers(), strict=True):
                 kept.copy_(now)
         return total
@@ -192,7 +197,7 @@ class Course:
         return True
 
     def _criterion(self) -> float:
-        """Mean size of sets on rows held aside, each level's as a share of what it was when first judged."""
+        """Size of sets on rows held aside; the geometric mean over levels."""
         rows = self.aside
         if rows is None:  # nothing to judge by: the last is the best
             return -float(len(self.history))
@@ -201,8 +206,7 @@ class Course:
             Z = torch.cat([self.averaged(part) for part in rows.X.split(_AT_ONCE)])
             heads = Z.reshape(len(Z), -1, self.C).expand(-1, self.levels, -1).unbind(1)
             found = [float(one(own, rows.y, **rows.more())) for one, own in zip(self.judges, heads, strict=True)]
-        self.start = self.start or found
-        return float(np.mean([one / max(first, 1e-12) for one, first in zip(found, self.start, strict=True)]))
+        return float(np.exp(np.mean(np.log(np.maximum(found, 1e-12)))))
 
     def _tell_of_broken(self) -> None:
         rate = "fine_rate" if self.stage else "learning_rate"
@@ -219,7 +223,7 @@ class Course:
 
     # ---- to be resumed ------------------------------------------------------------------------------------------
 
-    _PLAIN = ("stage", "epoch", "start", "history", "best")
+    _PLAIN = ("stage", "epoch", "history", "best")
     _HELD = ("network", "averaged", "optimiser", "losses")
 
     def state(self) -> dict[str, Any]:
