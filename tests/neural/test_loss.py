@@ -97,3 +97,109 @@ def test_thresholds_by_category_and_costs_are_those_of_numpy(torch, make, rows, 
         label_groups=groups,
     )
     assert_same(ours(torch, criterion, Z, y, **more), (loss[0], through_softmax(Z, dA[0])))
+
+
+# ---- mini-batches ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def many():
+    """Rows enough for batches: logits of a network that is not sure, and labels."""
+    rng = np.random.default_rng(2)
+    y = rng.integers(0, C, 8000)
+    return rng.normal(size=(8000, C)) + 1.2 * np.eye(C)[y], y
+
+
+def gradient(torch, criterion, Z, y, rows):
+    """The derivative with respect to an offset, a scale and a tilt of all logits, of the batches of an epoch."""
+    theta = torch.zeros(C + 1, requires_grad=True)
+    Z, y = torch.tensor(Z, dtype=torch.float32), torch.tensor(y)
+    order = torch.randperm(len(y), generator=torch.Generator().manual_seed(0))
+    found = []
+    for batch in order.split(rows):
+        loss = criterion(Z[batch] * (1 + theta[-1]) + theta[:-1], y[batch])
+        found.append(torch.autograd.grad(loss, theta)[0].numpy())
+    return np.array(found)
+
+
+@pytest.mark.parametrize("how", [{}, {"label_conditional": True}, {"cost": [1, 2, 3, 4]}], ids=str)
+def test_batches_have_the_gradient_of_all_rows_on_average(torch, make, many, how):
+    Z, y = many
+    how = {"confidence": 0.98, **how}
+    whole = gradient(torch, make(**how, memory=0), Z, y, len(y))[0]
+    criterion = make(**how, memory=8000)
+    gradient(torch, criterion, Z, y, 80)  # fills the memory
+    carried = gradient(torch, criterion, Z, y, 80).mean(axis=0)
+    naive = gradient(torch, make(**how, memory=0), Z, y, 80).mean(axis=0)
+    off, off_naive = (np.linalg.norm(one - whole) / np.linalg.norm(whole) for one in (carried, naive))
+    assert off < 0.02
+    assert off_naive > 5 * off  # the mean of many wrong gradients is wrong
+
+
+def test_what_was_remembered_is_part_of_the_state(torch, make, many, tmp_path):
+    Z, y = many
+    one, other = make(), make()
+    gradient(torch, one, Z[:1000], y[:1000], 100)
+    torch.save(one.state_dict(), tmp_path / "loss.pt")
+    other.load_state_dict(torch.load(tmp_path / "loss.pt", weights_only=True))
+    here, there = (gradient(torch, criterion, Z[1000:1500], y[1000:1500], 100) for criterion in (one, other))
+    np.testing.assert_array_equal(here, there)
+    before = {name: value.numpy().copy() for name, value in one.state_dict().items() if "extra" not in name}
+    one.eval()
+    gradient(torch, one, Z[:300], y[:300], 100)
+    for name, value in before.items():
+        np.testing.assert_array_equal(one.state_dict()[name], value)
+    one.forget()
+    one.train()
+    np.testing.assert_array_equal(
+        gradient(torch, one, Z[:500], y[:500], 100), gradient(torch, make(), Z[:500], y[:500], 100)
+    )
+
+
+def test_numbers_that_are_not_finite_are_not_remembered_for_ever(torch, make, many):
+    Z, y = many
+    criterion = make(memory=200)
+    gradient(torch, criterion, Z[:200], y[:200], 50)
+    assert not np.isfinite(gradient(torch, criterion, np.full((50, C), np.nan), y[:50], 50)).any()
+    gradient(torch, criterion, Z[:250], y[:250], 50)
+    assert np.isfinite(gradient(torch, criterion, Z[:200], y[:200], 50)).all()
+
+
+def test_half_precision_is_computed_in_single(torch, make, many):
+    Z, y = many
+    logits = torch.tensor(Z[:64], dtype=torch.bfloat16, requires_grad=True)
+    make()(logits, torch.tensor(y[:64])).backward()
+    assert logits.grad.dtype == torch.bfloat16
+    assert logits.grad.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("how", "match"),
+    [
+        ({"n_classes": 1}, "n_classes must be a whole number, 2 or more; got 1"),
+        ({"objective": "hinge"}, "objective must be 'profiled' or 'penalised'; got 'hinge'"),
+        ({"objective": "penalised", "cost": [1, 2, 3, 4]}, "one threshold and no costs"),
+        ({"gamma": -1}, "gamma must be a positive number; got -1"),
+        ({"memory": -1}, "memory must be a number of rows"),
+        ({"cross_entropy": -0.1}, "cross_entropy must be a number, 0 or more"),
+        ({"scores": "probabilities"}, "scores must be one of 'softmax', 'linear'; got 'probabilities'"),
+        ({"objective": "penalised", "form": "L^2"}, "form must be one of"),
+        ({"confidence": 1.2}, "1.2"),
+        ({"cost": [1, 2]}, "cost must have a number for each of the 4 labels"),
+    ],
+)
+def test_settings_that_cannot_be_are_named(make, how, match):
+    with pytest.raises(ValueError, match=match):
+        make(**how)
+
+
+def test_batches_that_cannot_be_are_named(torch, make, many):
+    Z, y = torch.tensor(many[0][:9]), torch.tensor(many[1][:9])
+    for logits, labels, more, match in (
+        (Z[:, :3], y, {}, r"a column for each of the 4 labels; got shape \(9, 3\)"),
+        (Z, y[:8], {}, "a label 0 ... 3 for each of the 9 rows"),
+        (Z, y.double(), {}, "got torch.float64"),
+        (Z, y, {"groups": y}, "groups belong to n_groups: give both or neither"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            make()(logits, labels, **more)

@@ -301,7 +301,7 @@ class SCPOLoss(nn.Module):
         if m >= self.memory.rows:
             return batch
         rate = min(1.0, m / max(1, min(self.memory.seen, self.memory.rows)))
-        found = torch.lerp(self.swept, batch, rate)
+        found = torch.lerp(self.swept, batch.nan_to_num(), rate)
         if self.training:
             self.swept = found
         return found
