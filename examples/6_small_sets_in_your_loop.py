@@ -1,7 +1,8 @@
-"""Small sets in your own loop: a network trained with PyTorch, whose last epochs use `SCPOLoss` in place of cross-entropy.
+"""Small sets in your own loop: a PyTorch network whose last epochs use `SCPOLoss` in place of cross-entropy.
 
-The loop is the usual one but for one line. Calibration afterwards makes the sets valid whatever the loop did. The start is
-a network trained with cross-entropy; weights are averaged over the last epochs. Needs the extra `torch`.
+The loop is the usual one but for one line. It starts with cross-entropy, and weights are averaged over the last epochs.
+Calibration on other rows makes the sets valid whatever the loop did. The network is a narrow one: where a network can
+learn all that there is to learn, less is gained. This needs the extra `torch`.
 """
 
 import numpy as np

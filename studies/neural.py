@@ -49,18 +49,23 @@ _ASIDE = 0.2
 # Settings that are chosen on rows held aside: of cross-entropy, and of the losses after it.
 _CROSS_ENTROPY = [
     Training(epochs=0, warm_epochs=epochs, dropout=dropout, weight_decay=decay)
-    for epochs, dropout, decay in [*product((40,), (0.1, 0.2, 0.3), (0.1, 1.0)), (80, 0.2, 0.1), (80, 0.3, 0.1)]
+    for epochs, dropout, decay in [
+        *((40, dropout, 0.1) for dropout in (0.1, 0.2, 0.3)),
+        (40, 0.2, 1.0),
+        (80, 0.2, 0.1),
+        (80, 0.3, 0.1),
+    ]
 ]
 _RATES = (1e-3, 2e-3)
-_EPOCHS, _EPOCHS_FROM_SCRATCH, _PATIENCE = 40, 80, 15
+_EPOCHS, _EPOCHS_FROM_SCRATCH, _PATIENCE = 40, 60, 20
 _HALVES = 512  # rows of a batch of which half calibrates
 
 Loss = Callable[[float], nn.Module]
 
 
-def _scpo(eps: float) -> nn.Module:
-    s = Training()
-    return SCPOLoss(CLASSES, 1 - eps, gamma=s.gamma, cross_entropy=s.cross_entropy, memory=round(min(100 / eps, 8000)))
+def _scpo(eps: float, *, cross_entropy: float) -> nn.Module:
+    memory = round(min(100 / eps, (1 - _ASIDE) * _TRAIN))
+    return SCPOLoss(CLASSES, 1 - eps, gamma=Training().gamma, cross_entropy=cross_entropy, memory=memory)
 
 
 def _conftr(class_loss: float, nearest: int | None = None) -> list[Loss]:
@@ -71,7 +76,7 @@ def _conftr(class_loss: float, nearest: int | None = None) -> list[Loss]:
 # The losses of each method, one of which is chosen; those that begin from scratch say so.
 LOSSES: dict[str, list[Loss]] = {
     "cross-entropy, averaged": [lambda _: CrossEntropy()],
-    "SCPO": [_scpo],
+    "SCPO": [partial(_scpo, cross_entropy=mixed) for mixed in (0.3, 1.0)],
     "rank-weighted": [lambda _: RankWeighted()],
     "ConfTr": _conftr(0.0),
     "ConfTr, class loss": _conftr(1.0),
@@ -80,7 +85,14 @@ LOSSES: dict[str, list[Loss]] = {
 }
 SCRATCH = ", from scratch"
 FAMILIES = {
-    "scpo": ("cross-entropy", "cross-entropy, averaged", "SCPO", "SCPO" + SCRATCH, "SCPO, shared body", "rank-weighted"),
+    "scpo": (
+        "cross-entropy",
+        "cross-entropy, averaged",
+        "SCPO",
+        "SCPO" + SCRATCH,
+        "SCPO, shared body",
+        "rank-weighted",
+    ),
     "members": (f"cross-entropy, {MEMBERS} members", f"SCPO, {MEMBERS} members"),
     "conftr": ("ConfTr", "ConfTr, class loss", "ConfTr" + SCRATCH, "ConfTr, class loss" + SCRATCH),
     "vr-conftr": ("VR-ConfTr", "VR-ConfTr, class loss", "VR-ConfTr" + SCRATCH, "VR-ConfTr, class loss" + SCRATCH),
@@ -133,8 +145,8 @@ class Workshop:
         X = (X - X[train].mean()) / X[train].std()  # the images' own scale, not that of each pixel
         self.rows = Rows(torch.as_tensor(X[train]).to(at), torch.as_tensor(y[train]).to(at))
         self.X, self.y = torch.as_tensor(X[rest]).to(at), y[rest]
-        self.member = cache(self._member)  # type: ignore[method-assign]
-        self.starts = cache(self._starts)  # type: ignore[method-assign]
+        self.member = cache(self._member)
+        self.starts = cache(self._starts)
 
     # ---- training -----------------------------------------------------------------------------------------------
 
@@ -159,7 +171,7 @@ class Workshop:
             network = made((64, 64), self.X.shape[1], CLASSES, settings.dropout).to(self.X.device)
             if start is not None:
                 network.load_state_dict(start.state_dict())
-            course = Course.begun(network, self.rows, aside, losses, settings, Progress())  # type: ignore[arg-type]
+            course = Course.begun(network, self.rows, aside, losses, settings, Progress())
             course.run(lambda: None)
         shown = {name: value for name, value in asdict(settings).items() if value != getattr(Training(), name)}
         return Run(course.result(), min(one for _, _, one in course.history), shown)
@@ -175,11 +187,11 @@ class Workshop:
         kind = method.removesuffix(SCRATCH)
         if kind == "cross-entropy":
             best = self.starts(levels[0])[0]
-            return best if at == 0 else self.run(replace(_CROSS_ENTROPY[0], **best.settings), levels, member=at)
+            return best if at == 0 else self.run(replace(Training(), **best.settings), levels, member=at)
         from_scratch = method != kind
         begun = self.starts(levels[-1])[1]
         runs = []
-        for make, rate in product(LOSSES[kind], _RATES):
+        for make, rate in product(LOSSES[kind], _RATES[-1:] if from_scratch else _RATES):
             settings = replace(
                 Training(),
                 warm_epochs=0,
@@ -189,16 +201,19 @@ class Workshop:
                 batch_size=_HALVES if "ConfTr" in method else 256,
                 **{name: begun.settings[name] for name in ("dropout", "weight_decay") if name in begun.settings},
             )
-            if at:
-                found = self.member(method, levels, 0).settings
-                if rate != found.get("fine_rate", Training().fine_rate):
-                    continue
-                begun = self.run(replace(_CROSS_ENTROPY[0], **begun.settings), levels, member=at)
-            start = None if from_scratch else begun.network
-            run = self.run(settings, levels, make, start, at)
-            more = getattr(make, "keywords", {})
-            runs.append(run._replace(settings=run.settings | {k: v for k, v in more.items() if v is not None}))
+            told = {"fine_rate": rate, **getattr(make, "keywords", {})}
+            if at and told != self.member(method, levels, 0).settings:
+                continue
+            start = None if from_scratch else self._start(levels[-1], at).network
+            runs.append(self.run(settings, levels, make, start, at)._replace(settings=told))
         return min(runs, key=_size_aside)
+
+    def _start(self, level: float, at: int) -> Run:
+        """The network at which a member begins."""
+        first = self.starts(level)[1]
+        if at == 0:
+            return first
+        return self.run(replace(Training(), **first.settings), [level], member=at)
 
     # ---- measuring ----------------------------------------------------------------------------------------------
 
@@ -234,7 +249,7 @@ class Workshop:
             covered.append(sets[np.arange(len(test)), self.y[test]].mean())
             sizes.append(sets.sum(axis=1).mean())
         accuracy = (A.argmax(axis=1) == self.y).mean()
-        return {"coverage": np.mean(covered), "mean_size": np.mean(sizes), "accuracy": accuracy}  # type: ignore[dict-item]
+        return {"coverage": np.mean(covered), "mean_size": np.mean(sizes), "accuracy": accuracy}
 
 
 def _size_aside(run: Run) -> float:

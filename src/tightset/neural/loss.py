@@ -55,7 +55,7 @@ class SCPOLoss(nn.Module):
         ``f``, as in `SCPOClassifier`.
     gamma : float, default 2.0
         How steep the sigmoids are. Small ones see more labels around the threshold, large ones only those near it.
-    cross_entropy : float, default 0.1
+    cross_entropy : float, default 0.3
         This much of the cross-entropy is added: it keeps apart labels far from the threshold, where there is no
         gradient else. With 0 the loss is what the formula says.
     label_conditional : bool, default False
@@ -110,7 +110,7 @@ class SCPOLoss(nn.Module):
         objective: str = "profiled",
         inefficiency: Any = "size",
         gamma: float = 2.0,
-        cross_entropy: float = 0.1,
+        cross_entropy: float = 0.3,
         label_conditional: bool = False,
         n_groups: int | None = None,
         cost: Any = None,

@@ -25,11 +25,11 @@ class Training:
 
     Parameters
     ----------
-    epochs : int, default 40
+    epochs : int, default 60
         Epochs of training for small sets, at most; 0 for none.
     warm_epochs : int, default 40
         Epochs of cross-entropy before, with a rate that falls to 0.
-    patience : int, default 20
+    patience : int, default 25
         Epochs without smaller sets after which training for small sets ends.
     members : int, default 1
         Networks that are trained, each with other rows held aside, and whose scores are averaged.
@@ -43,7 +43,7 @@ class Training:
         That of AdamW, on weights and not on biases.
     dropout : float, default 0.2
         The share of hidden units that are left out at random, of networks made here.
-    gamma : float, default 3.0
+    gamma : float, default 2.0
         How steep the sigmoids are, as in `SCPOLoss`.
     cross_entropy : float, default 0.3
         How much cross-entropy is mixed in when training for small sets, as in `SCPOLoss`.
@@ -58,16 +58,16 @@ class Training:
     3
     """
 
-    epochs: int = 40
+    epochs: int = 60
     warm_epochs: int = 40
-    patience: int = 20
+    patience: int = 25
     members: int = 1
     batch_size: int | None = None
     learning_rate: float = 1e-3
     fine_rate: float = 2e-3
     weight_decay: float = 0.1
     dropout: float = 0.2
-    gamma: float = 3.0
+    gamma: float = 2.0
     cross_entropy: float = 0.3
     averaged_epochs: float = 16.0
     held_aside: float = 0.2
