@@ -44,7 +44,7 @@ class SCPONeuralClassifier(ConformalPredictor):
         - A module that gives a number for each class, in the order of the labels, of rows ``(n, n_features)`` in
           float32 as they come; one that is trained already needs no ``warm_epochs``. It is copied, not changed.
         - ``"logits"``: X holds the logits of a frozen network, a column for each class in the order of the labels, and
-          a head on them is trained: a scale and a shift for each class, and a matrix of low rank.
+          a head on them is trained: a scale and a shift for each class.
     training : Training or None, default None
         Settings of the training; None is ``Training()``.
     inefficiency : str, float or pair of functions, default "size"

@@ -50,7 +50,8 @@ def fit_networks(
     there = Rows(tensor(X, torch.float32), tensor(rows.y, torch.int64), weight, group)
     aimed = [*map(float, aim.levels), aim.f.name, aim.by_label, None if aim.cost is None else aim.cost.tolist()]
     start = [*network.state_dict().values()] if given else []
-    kept = Checkpoint(checkpoint, fingerprint(*there, settings, aimed, seed, str(network), device, *start), device)
+    parts = (*there, settings, aimed, seed, str(network), device, *start)
+    kept = Checkpoint(checkpoint, "" if checkpoint is None else fingerprint(*parts), device)
     with _random(seed, device):
         found = kept.read()
         done = -1 if found is None else len(found["states"]) - 1

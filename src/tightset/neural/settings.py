@@ -34,7 +34,7 @@ class Training:
     members : int, default 1
         Networks that are trained, each with other rows held aside, and whose scores are averaged.
     batch_size : int or None, default None
-        Rows in a batch. None is a thirtieth of the rows, from 32 to 256.
+        Rows in a batch. None is a thirtieth of the rows, from 32 to 1,024.
     learning_rate : float, default 0.001
         The step size of AdamW with cross-entropy.
     fine_rate : float, default 0.002
@@ -102,4 +102,4 @@ def rows_in_batch(settings: Training, n: int) -> int:
     >>> rows_in_batch(Training(), 3000), rows_in_batch(Training(batch_size=512), 300)
     (100, 300)
     """
-    return min(n, min(max(n // 30, 32), 256) if settings.batch_size is None else settings.batch_size)
+    return min(n, min(max(n // 30, 32), 1024) if settings.batch_size is None else settings.batch_size)
