@@ -179,7 +179,8 @@ class Workshop:
     def _starts(self, level: float) -> tuple[Run, Run]:
         """The best network of cross-entropy at a level, and the best of those that were not trained for long."""
         runs = [self.run(settings, [level]) for settings in _CROSS_ENTROPY]
-        short = [one for one, how in zip(runs, _CROSS_ENTROPY, strict=True) if how.warm_epochs == 40]
+        least = min(how.warm_epochs for how in _CROSS_ENTROPY)
+        short = [one for one, how in zip(runs, _CROSS_ENTROPY, strict=True) if how.warm_epochs == least]
         return min(runs, key=_size_aside), min(short, key=_size_aside)
 
     def _member(self, method: str, levels: tuple[float, ...], at: int) -> Run:

@@ -56,7 +56,9 @@ adds to the gradient is then a sum over its own rows, and its mean over batches 
 old, so the step size should be small, as it is when a trained network is fine-tuned.
 
 Of four labels and 8,000 rows at 98 %, in batches of 80, the mean gradient of an epoch is within 2 % of that of all rows; with the quantile of
-the batch it is off by more than five times as much (`tests/neural/test_loss.py`)."""
+the batch it is off by more than five times as much. A linear network on 4,096 rows reaches 2.643 labels per set at 99 % when it is trained on all
+rows at once, 2.651 and 2.645 in batches of 256 and 64, and with the quantile of the batch 2.652 and 2.690
+(both in `tests/neural/test_loss.py`)."""
 
 
 def write_neural(results_dir: Path, out: Path) -> None:

@@ -28,7 +28,7 @@ class RankWeighted(nn.Module):
 
     def forward(self, logits: Tensor, y: Tensor, **_: Any) -> Tensor:
         own = logits.gather(1, y[:, None])
-        rank = (logits >= own).sum(1).to(logits.dtype)
+        rank = 1 + (logits > own).sum(1).to(logits.dtype)
         each = nn.functional.cross_entropy(logits, y, reduction="none")
         return (rank / rank.mean() * each).mean()
 

@@ -203,3 +203,37 @@ def test_batches_that_cannot_be_are_named(torch, make, many):
     ):
         with pytest.raises(ValueError, match=match):
             make()(logits, labels, **more)
+
+
+def trained_size(torch, criterion, X, y, rows, epochs, rate):
+    """The size of sets at 99 %, in the sample, of a linear network trained in batches of so many rows."""
+    torch.manual_seed(0)
+    network = torch.nn.Linear(X.shape[1], C)
+    torch.nn.init.zeros_(network.weight)
+    optimiser = torch.optim.Adam(network.parameters(), lr=rate)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, epochs)
+    for _ in range(epochs):
+        for batch in torch.randperm(len(y)).split(rows):
+            optimiser.zero_grad()
+            criterion(network(X[batch]), y[batch]).backward()
+            optimiser.step()
+        schedule.step()
+    scores = torch.log_softmax(network(X), 1).detach().numpy()
+    own = np.sort(scores[np.arange(len(y)), y])
+    return (scores >= own[int(0.01 * len(y))]).sum(axis=1).mean()
+
+
+def test_batches_of_256_reach_the_sizes_of_training_on_all_rows(torch, make):
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(4096, 4))
+    Z = np.stack([4 * X[:, 0] ** 2 - 4, 4 * X[:, 1], X[:, 2] - 4 * X[:, 1], 4 * X[:, 2]], axis=1)  # not linear in X
+    y = torch.tensor(np.argmax(Z + rng.gumbel(size=Z.shape), axis=1))
+    X = torch.tensor(X, dtype=torch.float32)
+    how = {"confidence": 0.99, "cross_entropy": 0.1, "gamma": 2.0}
+    start = trained_size(torch, torch.nn.CrossEntropyLoss(), X, y, 4096, 150, 0.1)
+    whole = trained_size(torch, make(**how, memory=0), X, y, 4096, 150, 0.1)
+    assert whole < 0.95 * start
+    for size in (256, 64):
+        batches = trained_size(torch, make(**how, memory=4096), X, y, size, 20, 0.05)
+        assert batches == pytest.approx(whole, rel=0.01)
+    assert trained_size(torch, make(**how, memory=0), X, y, 64, 20, 0.05) > 1.01 * whole  # the quantile of the batch
