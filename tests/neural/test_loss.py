@@ -70,6 +70,14 @@ def test_the_penalised_loss_and_its_gradient_are_those_of_numpy(torch, make, row
     assert_same(ours(torch, make(**how), Z, y), (loss[0], dA[0]))
 
 
+@pytest.mark.parametrize("how", [{}, {"objective": "penalised", "q": 0.5}])
+def test_cross_entropy_is_added(torch, make, rows, how):
+    Z, y, _ = rows
+    plain, mixed = (ours(torch, make(**how, memory=0, cross_entropy=share), Z, y) for share in (0.0, 0.7))
+    value, gradient = ours(torch, torch.nn.CrossEntropyLoss(), Z, y)
+    assert_same(mixed, (plain[0] + 0.7 * value, plain[1] + 0.7 * gradient))
+
+
 COSTS = np.array([[1.0, 2.0, 0.5, 4.0], [1.0, 0.0, 3.0, 1.0], [2.0, 2.0, 1.0, 1.0], [0.1, 1.0, 1.0, 2.0]])
 
 

@@ -244,15 +244,18 @@ class SCPOLoss(nn.Module):
         at = y[:, None]
         index = self.index if groups is None else self.index[groups]  # (1 or m, C)
         own_category = None if self.T == 1 else index.expand(m, -1).gather(1, at)[:, 0]
-        z = self.gamma * ((log_p if self.scores == "softmax" else Z) - self.offset)
+        A = log_p if self.scores == "softmax" else Z
+        z = self.gamma * (A if self.price is None else A - self.offset)
         own = OwnScores(z.gather(1, at)[:, 0], own_category, w if sample_weight is None else w * m)
         value, G = self._in_scores(z, own, w, at, index, y)
-        if self.scores == "softmax":
-            G -= log_p.exp() * G.sum(1, keepdim=True)
         if self.cross_entropy:
-            mixed = self.cross_entropy * w
-            value = value - (mixed * log_p.gather(1, at)[:, 0]).sum()
-            G += (log_p.exp() * mixed[:, None]).scatter_add_(1, at, -mixed[:, None])
+            mixed = self.cross_entropy * w[:, None]
+            value = value - (mixed * log_p.gather(1, at)).sum()
+            G.scatter_add_(1, at, -mixed)
+            if self.scores == "linear":
+                G += log_p.exp() * mixed
+        if self.scores == "softmax":  # from log-probabilities to logits, for both parts
+            G -= log_p.exp() * G.sum(1, keepdim=True)
         return value, G.to(logits.dtype)
 
     def _in_scores(

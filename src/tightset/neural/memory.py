@@ -97,11 +97,11 @@ def solve(own: OwnScores, eps: float, q: Tensor | None, T: int, *, exactly: bool
     """
     z, category, weight = own
     share = by_category(weight, category, T).clamp_min(_TINY)
-    low, high = (z.min() - 40).expand(T), (z.max() + 40).expand(T)
     if q is None:
-        some = z[:: max(1, len(z) // 1000)]
-        q = torch.quantile(some, eps).expand(T)
+        q = torch.quantile(z[:: max(1, len(z) // 1000)], eps).expand(T)
         exactly = True
+    if exactly:
+        low, high = (z.min() - 40).expand(T), (z.max() + 40).expand(T)
     tol = 1e-12 if z.dtype == torch.float64 else 1e-6
     look_every = 1 if z.device.type == "cpu" else 8  # to look holds the device up
     for step in range(1, (_STEPS if exactly else _STEPS_ON) + 1):
