@@ -246,7 +246,8 @@ class SCPOLoss(nn.Module):
         own_category = None if self.T == 1 else index.expand(m, -1).gather(1, at)[:, 0]
         A = log_p if self.scores == "softmax" else Z
         z = self.gamma * (A if self.price is None else A - self.offset)
-        own = OwnScores(z.gather(1, at)[:, 0], own_category, w if sample_weight is None else w * m)
+        own_weight = None if sample_weight is None and self.T == 1 else w * m
+        own = OwnScores(z.gather(1, at)[:, 0], own_category, own_weight)
         value, G = self._in_scores(z, own, w, at, index, y)
         if self.cross_entropy:
             mixed = self.cross_entropy * w[:, None]
@@ -288,10 +289,10 @@ class SCPOLoss(nn.Module):
     def _over_many_rows(self, own: OwnScores) -> tuple[Tensor, Tensor, Tensor]:
         """Thresholds ``q (T,)`` in units of the sigmoid, the slope of coverage there, and missed coverage ``V``."""
         rows = self.memory.remember(own) if self.training else self.memory.with_those_before(own)
-        share = rows.weight.sum()
+        share = 1.0 if rows.weight is None else rows.weight.sum()
         if self.objective == "penalised":
             q = torch.full_like(rows.z[:1], self.gamma * self.q)
-            covered = (rows.weight * torch.sigmoid(rows.z - q)).sum() / share
+            covered = rows.total(torch.sigmoid(rows.z - q), 1)[0] / share
             return q, covered, covered - (1 - self.eps)
         known = self.memory.seen > (len(own.z) if self.training else 0)  # thresholds of the batch before
         q, slope = solve(rows, self.eps, self.threshold if known else None, self.T, exactly=rows is own)

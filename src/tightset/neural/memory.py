@@ -17,12 +17,20 @@ _TINY = 1e-30
 class OwnScores(NamedTuple):
     """Scores of own labels in units of the sigmoid, their categories in ``0 ... T - 1``, weights: ``(k,)`` each.
 
-    ``category`` is None if there is one only.
+    ``category`` is None if there is one only, and ``weight`` if then all rows count the same.
     """
 
     z: Tensor
     category: Tensor | None
-    weight: Tensor
+    weight: Tensor | None
+
+    def total(self, x: Tensor, T: int) -> Tensor:
+        """Weighted sums ``(T,)`` of ``x (k,)`` by category; the mean if all rows count the same."""
+        return x.mean().reshape(1) if self.weight is None else by_category(self.weight * x, self.category, T)
+
+    def share(self, T: int) -> Any:
+        """The weight ``(T,)`` of the rows of each category; 1 if all rows count the same."""
+        return 1.0 if self.weight is None else by_category(self.weight, self.category, T).clamp_min(_TINY)
 
 
 def by_category(x: Tensor, category: Tensor | None, T: int) -> Tensor:
@@ -45,18 +53,20 @@ class Memory(nn.Module):
 
     def __init__(self, rows: int) -> None:
         super().__init__()
-        self.rows, self.seen = rows, 0
-        for name, dtype in (("z", torch.float64), ("weight", torch.float64), ("category", torch.int64)):
-            self.register_buffer(name, torch.zeros(rows, dtype=dtype))
+        self.rows, self.seen, self.weighted = rows, 0, False
+        self.register_buffer("z", torch.zeros(rows, dtype=torch.float64))
+        self.register_buffer("weight", torch.ones(rows, dtype=torch.float64))
+        self.register_buffer("category", torch.zeros(rows, dtype=torch.int64))
 
     def forget(self) -> None:
-        self.seen = 0
+        self.seen, self.weighted = 0, False
+        self.weight.fill_(1)
 
     def get_extra_state(self) -> Any:
-        return {"seen": self.seen}
+        return {"seen": self.seen, "weighted": self.weighted}
 
     def set_extra_state(self, state: Any) -> None:
-        self.seen = int(state["seen"])
+        self.seen, self.weighted = int(state["seen"]), bool(state["weighted"])
 
     def with_those_before(self, batch: OwnScores) -> OwnScores:
         """What thresholds are computed from where a batch is not to be remembered."""
@@ -71,18 +81,22 @@ class Memory(nn.Module):
             return batch
         if self.z.dtype != batch.z.dtype or self.z.device != batch.z.device:
             self.to(device=batch.z.device, dtype=batch.z.dtype)
+        self.weighted = self.weighted or batch.weight is not None
+        weight = torch.ones_like(batch.z) if self.weighted and batch.weight is None else batch.weight
         start = self.seen % self.rows
-        for kept, new in ((self.z, batch.z.nan_to_num()), (self.weight, batch.weight), (self.category, batch.category)):
+        first = min(k, self.rows - start)
+        for kept, new in ((self.z, batch.z.nan_to_num()), (self.weight, weight), (self.category, batch.category)):
             if new is not None:
-                first = min(k, self.rows - start)
                 kept[start : start + first] = new[:first]
-                kept[: k - first] = new[first:]
+                if first < k:
+                    kept[: k - first] = new[first:]
         self.seen += k
         return self._kept(batch)
 
     def _kept(self, batch: OwnScores) -> OwnScores:
         there = slice(0, min(self.seen, self.rows))
-        return OwnScores(self.z[there], None if batch.category is None else self.category[there], self.weight[there])
+        category = None if batch.category is None else self.category[there]
+        return OwnScores(self.z[there], category, self.weight[there] if self.weighted else None)
 
 
 def solve(own: OwnScores, eps: float, q: Tensor | None, T: int, *, exactly: bool) -> tuple[Tensor, Tensor]:
@@ -95,8 +109,7 @@ def solve(own: OwnScores, eps: float, q: Tensor | None, T: int, *, exactly: bool
     >>> solve(own, 0.5, None, 1, exactly=True)[0]
     tensor([2.])
     """
-    z, category, weight = own
-    share = by_category(weight, category, T).clamp_min(_TINY)
+    z, category, share = own.z, own.category, own.share(T)
     if q is None:
         q = torch.quantile(z[:: max(1, len(z) // 1000)], eps).expand(T)
         exactly = True
@@ -106,8 +119,8 @@ def solve(own: OwnScores, eps: float, q: Tensor | None, T: int, *, exactly: bool
     look_every = 1 if z.device.type == "cpu" else 8  # to look holds the device up
     for step in range(1, (_STEPS if exactly else _STEPS_ON) + 1):
         t = torch.sigmoid(z - (q if category is None else q[category]))
-        covered = by_category(weight * t, category, T)
-        slope = covered - by_category(weight * t * t, category, T)
+        covered = own.total(t, T)
+        slope = covered - own.total(t * t, T)
         excess = covered / share - (1 - eps)
         if exactly and step % look_every == 0 and bool((excess.abs() <= tol).all()):
             break
