@@ -76,8 +76,9 @@ efficiency: $(VENV)/installed
 	$(BIN)/python -m studies efficiency run --out results/efficiency
 	$(BIN)/python -m studies efficiency report --results results/efficiency --out docs/efficiency.md
 
-# Training by label, by group, for costs and for single labels (several hours on 2 cores; it goes on where it was broken off).
+# Training by label, by group, for costs, intervals and single labels (many hours on 2 cores; it goes on where it was broken off).
 asked: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group ordered
 	$(BIN)/python -m studies asked run --out results/asked
 	$(BIN)/python -m studies asked report --results results/asked --elsewhere results/asked-h200 --out docs/asked.md
 

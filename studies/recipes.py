@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["ARCHIVE", "DATASETS", "DataSet", "RawFile", "Split"]
+__all__ = ["ARCHIVE", "DATASETS", "DataSet", "RawFile", "Split", "cut", "text_of"]
 
 Arrays = tuple[np.ndarray, np.ndarray]
 
@@ -46,6 +46,7 @@ class DataSet(NamedTuple):
     ``variants`` are alternative sets of raw files, the first complete one is read; ``parts`` the sizes of training,
     calibration and test; ``url`` the zip archive that ``data fetch`` downloads, ``members`` which of its files go
     where, and ``by_hand`` what to do where there is none. ``prepare`` reads one variant and cuts it for a seed.
+    ``group`` is the dependency group whose package ships the raw files, if one does.
     """
 
     name: str
@@ -58,9 +59,11 @@ class DataSet(NamedTuple):
     members: dict[str, str] | None
     note: str
     by_hand: str = ""
+    group: str = ""
 
 
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """The text of a file, which may be packed."""
     data = path.read_bytes()
     return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
 
@@ -69,7 +72,8 @@ def _numbers(text: str, skiprows: int = 0) -> np.ndarray:
     return np.loadtxt(io.StringIO(text), delimiter=",", ndmin=2, skiprows=skiprows)
 
 
-def _cut(X: np.ndarray, y: np.ndarray, order: np.ndarray, parts: tuple[int, int, int]) -> Split:
+def cut(X: np.ndarray, y: np.ndarray, order: np.ndarray, parts: tuple[int, int, int]) -> Split:
+    """Rows in a new order, cut into parts of these sizes."""
     edges = np.cumsum(parts)
     train, cal, test = (order[a:b] for a, b in zip((0, *edges[:-1]), edges, strict=True))
     return Split(X[train], y[train], X[cal], y[cal], X[test], y[test])
@@ -77,7 +81,7 @@ def _cut(X: np.ndarray, y: np.ndarray, order: np.ndarray, parts: tuple[int, int,
 
 def _avila(paths: list[Path], rng: np.random.Generator, seed: int) -> Split:  # noqa: ARG001 - one form for all
     def read(path: Path) -> Arrays:
-        rows = [line.rsplit(",", 1) for line in _text(path).split()]
+        rows = [line.rsplit(",", 1) for line in text_of(path).split()]
         return _numbers("\n".join(row[0] for row in rows)), np.array([row[1] for row in rows])
 
     (X, y), (X_test, y_test) = (read(path) for path in paths)
@@ -90,34 +94,34 @@ def _avila(paths: list[Path], rng: np.random.Generator, seed: int) -> Split:  # 
 
 
 def _covtype(paths: list[Path], rng: np.random.Generator, seed: int) -> Split:  # noqa: ARG001
-    text = _text(paths[0])
+    text = text_of(paths[0])
     table = _numbers(text, skiprows=0 if text[:1].isdigit() else 1)
     parts = DATASETS["covtype"].parts
-    return _cut(table[:, :54], table[:, 54].astype(int), rng.permutation(len(table))[: sum(parts)], parts)
+    return cut(table[:, :54], table[:, 54].astype(int), rng.permutation(len(table))[: sum(parts)], parts)
 
 
 def _dna(paths: list[Path], rng: np.random.Generator, seed: int) -> Split:  # noqa: ARG001
-    rows = [line.rsplit(",", 1) for line in _text(paths[0]).split()[1:]]
+    rows = [line.rsplit(",", 1) for line in text_of(paths[0]).split()[1:]]
     counts = {label: sum(row[1] == label for row in rows) for label in ("n", "ei", "ie")}
     if counts != {"n": 1654, "ei": 767, "ie": 765}:
         raise ValueError(f"3186 rows, 1654 n, 767 ei and 765 ie expected, got {counts}")
     X, y = _numbers("\n".join(row[0] for row in rows[:2000])), np.array([row[1] for row in rows[:2000]])
-    return _cut(X, y, rng.permutation(len(y)), DATASETS["dna"].parts)
+    return cut(X, y, rng.permutation(len(y)), DATASETS["dna"].parts)
 
 
 def _fotp(paths: list[Path], rng: np.random.Generator, seed: int) -> Split:
-    table = np.vstack([_numbers(_text(path)) for path in paths])
+    table = np.vstack([_numbers(text_of(path)) for path in paths])
     order = np.arange(len(table)) if seed == 0 else rng.permutation(len(table))
-    return _cut(table[:, :51], np.argmax(table[:, 51:], axis=1), order, DATASETS["fotp"].parts)
+    return cut(table[:, :51], np.argmax(table[:, 51:], axis=1), order, DATASETS["fotp"].parts)
 
 
 def _wine(paths: list[Path], rng: np.random.Generator, seed: int) -> Split:  # noqa: ARG001
-    table = np.vstack([_numbers(_text(path).replace(";", ","), skiprows=1) for path in paths])
-    return _cut(table[:, :11], table[:, 11] >= 6, rng.permutation(len(table)), DATASETS["wine"].parts)
+    table = np.vstack([_numbers(text_of(path).replace(";", ","), skiprows=1) for path in paths])
+    return cut(table[:, :11], table[:, 11] >= 6, rng.permutation(len(table)), DATASETS["wine"].parts)
 
 
 def _polish(paths: list[Path], rng: np.random.Generator, seed: int) -> Split:  # noqa: ARG001
-    lines = _text(paths[0]).splitlines()
+    lines = text_of(paths[0]).splitlines()
     if paths[0].name.endswith(".arff"):
         lines = lines[next((i for i, line in enumerate(lines) if line.lower().startswith("@data")), len(lines)) + 1 :]
     else:
@@ -132,7 +136,7 @@ def _polish(paths: list[Path], rng: np.random.Generator, seed: int) -> Split:  #
     table = table[~np.isnan(table).any(axis=1)]
     bankrupt, sound = np.flatnonzero(table[:, 60] == 1), np.flatnonzero(table[:, 60] == 0)
     kept = np.concatenate([bankrupt, rng.choice(sound, 2 * len(bankrupt), replace=False)])
-    return _cut(table[:, :60], table[:, 60] == 1, rng.permutation(kept), DATASETS["polish"].parts)
+    return cut(table[:, :60], table[:, 60] == 1, rng.permutation(kept), DATASETS["polish"].parts)
 
 
 _MICE_VALUES = "21157b0cc9aa82820a72b3bb03ef753b8423417808c29e80ded886ca4b4eb328"
@@ -140,7 +144,7 @@ _MICE_DROPPED = ("BCL2_N", "H3MeK4_N", "BAD_N", "EGR1_N", "H3AcK18_N", "pCFOS_N"
 
 
 def _mice(paths: list[Path], rng: np.random.Generator, seed: int) -> Split:  # noqa: ARG001
-    header, *lines = (line.split(",") for line in _text(paths[0]).splitlines() if line.strip())
+    header, *lines = (line.split(",") for line in text_of(paths[0]).splitlines() if line.strip())
     if (len(lines), len(header)) != (1080, 82):
         raise ValueError(f"1080 rows of 82 columns expected, got {len(lines)} of {len(header)}")
     cells = "".join(f"{float(cell or 'nan'):.6g} " for line in lines for cell in line[1:78])
@@ -151,7 +155,7 @@ def _mice(paths: list[Path], rng: np.random.Generator, seed: int) -> Split:  # n
     whole = np.isnan(X).sum(axis=1) < 40
     X, y = X[whole], y[whole]
     X = X[:, [name not in _MICE_DROPPED for name in header[1:78]]]
-    split = _cut(X, y, rng.permutation(len(y)), DATASETS["mice"].parts)
+    split = cut(X, y, rng.permutation(len(y)), DATASETS["mice"].parts)
     means = np.nanmean(split.X_train, axis=0)  # of training rows only
     filled = {
         part: np.where(np.isnan(getattr(split, part)), means, getattr(split, part))

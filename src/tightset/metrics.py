@@ -1,5 +1,6 @@
 """What sets and p-values are worth: the public names of `tightset.conformal.metrics`."""
 
+from tightset.conformal.interval_metrics import evaluate_intervals
 from tightset.conformal.metrics import (
     Interval,
     SignTest,
@@ -16,6 +17,7 @@ __all__ = [
     "SignTest",
     "bootstrap_difference",
     "evaluate",
+    "evaluate_intervals",
     "sign_test",
     "sign_test_p_value",
     "size_scorer",

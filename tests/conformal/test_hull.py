@@ -25,6 +25,19 @@ every = pytest.mark.parametrize(
 )
 
 
+def test_of_false_labels_no_other_set_is_a_better_buy():
+    """Sets of score ``t`` and more have the most covered probability less ``t`` times what false labels cost."""
+    A, (p, _) = Hull("OM")(P), decreasing(P, P)
+    covered = np.hstack([np.zeros((len(P), 1)), p.cumsum(axis=1)])
+    cost = np.ones_like(covered)  # of a false label in the set of the k likeliest
+    cost[:, 0], cost[:, 1] = 0, 1 - p[:, 0]
+    for t in (0.3, 0.9, 1.7, 4.0):
+        worth = covered - t * cost
+        size = (t <= A).sum(axis=1)
+        np.testing.assert_allclose(worth[np.arange(len(P)), size], worth.max(axis=1), atol=1e-9)
+    np.testing.assert_array_equal(np.argsort(Hull("OE")(P), axis=None), np.argsort(P, axis=None))
+
+
 def labelled(n, C=6, seed=0):
     rng = np.random.default_rng(seed)
     P = rng.dirichlet(np.full(C, 0.5), n)

@@ -5,7 +5,7 @@ from tightset import SCPOClassifier, load
 from tightset.conformal.inefficiency import EXCESS, LOG, MULTIPLE, SIZE, Inefficiency, as_inefficiency, power
 from tightset.conformal.metrics import evaluate
 
-NAMES = ["size", "log", "excess", "multiple", "M", "N", "E"]
+NAMES = ["size", "log", "excess", "multiple", "M", "N", "E", "OE", "OM"]
 
 
 @pytest.mark.parametrize("spec", [*NAMES, 1, 2, 0.5, (np.square, lambda w: 2 * w)])
@@ -66,12 +66,14 @@ def test_criteria_of_vovk_are_exact_at_whole_sizes():
     np.testing.assert_array_equal(as_inefficiency("M")(w), w > 1)
     np.testing.assert_array_equal(as_inefficiency("excess")(w), np.maximum(w - 1, 0))
     np.testing.assert_array_equal(as_inefficiency("multiple")(w), (w > 1) + 0.05 * np.maximum(w - 1, 0))
+    np.testing.assert_array_equal(as_inefficiency("OM")(w), w > 0)  # of false labels
+    np.testing.assert_array_equal(as_inefficiency("OE")(w), w)
     assert as_inefficiency("N") is SIZE
     assert as_inefficiency("E") is EXCESS
     assert as_inefficiency("M") is MULTIPLE
 
 
-@pytest.mark.parametrize("name", ["excess", "multiple", "M"])
+@pytest.mark.parametrize("name", ["excess", "multiple", "M", "OM", "OE"])
 def test_they_do_not_fall_and_have_no_kink(name):
     f = as_inefficiency(name)
     w = np.linspace(0, 4, 40_001)
@@ -86,7 +88,7 @@ def test_tensors_are_taken_as_arrays_are(name, torch):
         np.testing.assert_allclose(one(torch.as_tensor(w)).numpy(), one(w), rtol=1e-12, atol=1e-15)
 
 
-@pytest.mark.parametrize(("name", "criterion"), [("N", "N"), ("M", "M"), ("excess", "E")])
+@pytest.mark.parametrize(("name", "criterion"), [("N", "N"), ("M", "M"), ("excess", "E"), ("OM", "OM"), ("OE", "OE")])
 def test_what_is_minimised_is_what_is_reported(name, criterion):
     rng = np.random.default_rng(0)
     sets = rng.random((200, 5)) < 0.4
@@ -95,7 +97,18 @@ def test_what_is_minimised_is_what_is_reported(name, criterion):
     assert row["OE"] == pytest.approx(row["N"] - row["coverage"])
 
 
-@pytest.mark.parametrize("name", ["multiple", "excess", "M"])
+@pytest.mark.parametrize(("name", "at_levels"), [("S", "N"), ("U", "M"), ("F", "E"), ("OU", "OM"), ("OF", "OE")])
+def test_criteria_of_p_values_are_means_of_the_others_over_levels(name, at_levels):
+    rng = np.random.default_rng(0)
+    p, y = rng.integers(1, 101, (50, 4)) / 100, rng.integers(0, 4, 50)
+    levels = np.arange(100) / 100 + 0.005
+    rows = [evaluate(p > eps, y, confidence=0.9, p=p, f=as_inefficiency(at_levels)) for eps in levels]
+    assert np.mean([row["inefficiency"] for row in rows]) == pytest.approx(rows[0][name])
+    with pytest.raises(ValueError, match=rf"inefficiency='{name}' is made of p-values.*inefficiency='{at_levels}'"):
+        as_inefficiency(name)
+
+
+@pytest.mark.parametrize("name", ["multiple", "excess", "M", "OM"])
 def test_a_classifier_is_trained_for_them_and_stored_with_the_name(name, tmp_path):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(600, 4))

@@ -163,3 +163,94 @@ def test_what_is_chosen_on_a_sample_is_trained_on_all_rows_for_the_same(asked, m
         assert sets[np.arange(len(y_new)), y_new].mean() > 0.87
         sizes[rows] = sets.sum(axis=1).mean()
     assert sizes[400] < 1.05 * sizes[10_000]
+
+
+def fitted_for(inefficiency, X, y, **how):
+    settings = {"search": QUICK, "random_state": 0} | how
+    return SCPOClassifier(0.9, inefficiency=inefficiency, **settings).fit(X, y)
+
+
+@pytest.mark.parametrize("how", [{}, {"label_conditional": True}, {"estimator": "logistic"}])
+def test_false_labels_are_trained_for_as_the_size_is(how):
+    """At exact coverage OE is the size less a constant; evaluate tells it."""
+    X, y, _ = uneven(900, 0)
+    X_new, y_new, _ = uneven(1000, 99)
+    size, observed = (fitted_for(name, X, y, **how) for name in ("size", "OE"))
+    np.testing.assert_array_equal(size.predict_p(X_new), observed.predict_p(X_new))
+    assert observed.summary() == size.summary()
+    row = observed.evaluate(X_new, y_new)
+    assert row["inefficiency"] == row["OE"] == pytest.approx(row["N"] - row["coverage"])
+
+
+def test_sets_without_false_labels_are_trained_for():
+    X, y, _ = uneven(1600, 0)
+    X_new, y_new, _ = uneven(4000, 99)
+    rows = {name: fitted_for(name, X, y).evaluate(X_new, y_new) for name in ("size", "OM")}
+    assert rows["OM"]["inefficiency"] == rows["OM"]["OM"]
+    assert rows["OM"]["OM"] < 0.97 * rows["size"]["OM"]
+    assert abs(rows["OM"]["coverage"] - 0.9) < 0.03
+
+
+def test_the_cost_of_false_labels_leaves_out_the_true_one():
+    X, y, _ = uneven(1200, 0)
+    cost = np.array([1.0, 2.0, 10.0])
+    clf, size = (fitted_for(name, X, y, cost=cost) for name in ("OE", "size"))
+    sets = clf.predict_set(X)
+    false = sets & (np.arange(3) != y[:, None])
+    row = clf.evaluate(X, y)
+    assert row["inefficiency"] == row["mean_cost"] == pytest.approx((false @ cost).mean())
+    assert row["inefficiency"] < size.evaluate(X, y)["mean_cost"]
+
+
+def test_the_best_rule_stays_where_nothing_is_gained_and_is_left_out_if_asked():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 5))
+    y = (2 * X + rng.gumbel(size=X.shape)).argmax(axis=1)  # logistic regression is right
+    figures = {}
+    for plug_in in (True, False):
+        search = Search.fast(**SETTINGS, plug_in=plug_in)
+        clf = fitted_for("multiple", X[:1500], y[:1500], search=search)
+        figures[plug_in] = clf.evaluate(X[1500:], y[1500:])["inefficiency"]
+        assert ("logistic regression by scores.Hull" in clf.summary()) == plug_in
+        by_rule = [" by " in name for name in clf.selection_["candidate"]]
+        assert any(by_rule) == plug_in
+    assert figures[True] < figures[False]
+
+
+@pytest.mark.parametrize(
+    "how", [{}, {"estimator": "logistic"}, {"label_conditional": True}, {"confidence": (0.8, 0.9)}]
+)
+def test_costs_by_true_label_are_judged_against_expected_costs(how, tmp_path):
+    X, y, _ = uneven(1200, 0)
+    cost = np.array([[1.0, 9.0, 9.0], [1.0, 1.0, 1.0], [9.0, 1.0, 1.0]])
+    how = {"confidence": 0.9, "search": QUICK, "random_state": 0} | how
+    clf = SCPOClassifier(cost=cost, **how).fit(X, y)
+    assert any(name.startswith("logistic by expected costs") for name in clf.selection_["candidate"])
+    clf.save(tmp_path / "m.tightset")
+    np.testing.assert_array_equal(tightset.load(tmp_path / "m.tightset").predict_p(X), clf.predict_p(X))
+    flat = SCPOClassifier(cost=cost[0], **how).fit(X, y)
+    assert not any("expected" in name for name in flat.selection_["candidate"])
+
+
+@pytest.mark.parametrize("inefficiency", ["multiple", 2, "OM"])
+def test_a_rule_that_is_chosen_on_a_sample_is_refined_on_all_rows(inefficiency):
+    X, y, _ = uneven(3000, 0)
+    X_new, y_new, _ = uneven(3000, 99)
+    found = {}
+    for rows in (400, 10_000):
+        clf = fitted_for(inefficiency, X, y, search=Search.fast(**SETTINGS, rows=rows))
+        found[rows] = clf.evaluate(X_new, y_new)["inefficiency"]
+        assert abs(clf.predict_set(X_new)[np.arange(len(y_new)), y_new].mean() - 0.9) < 0.03
+    assert found[400] < 1.08 * found[10_000]
+
+
+def test_what_cannot_be_trained_for_is_refused():
+    X, y, _ = uneven(200, 0)
+    with pytest.raises(
+        ValueError, match=r"search='grid' trains for functions of set size.*inefficiency='OM' counts false labels"
+    ):
+        SCPOClassifier(search="grid", inefficiency="OM").fit(X, y)
+    with pytest.raises(ValueError, match="inefficiency='U' is made of p-values: it is the mean of 'M' over all levels"):
+        SCPOClassifier(inefficiency="U").fit(X, y)
+    with pytest.raises(ValueError, match="plug_in must be True or False"):
+        Search(plug_in="yes")

@@ -11,7 +11,7 @@ import pytest
 import tightset
 from commands import FAST, refused
 from forging import forged
-from makers import baseline, both, quick_scpo, table
+from makers import baseline, both, quick_grid, quick_scpo, table
 from tightset import plots
 from tightset.conformal.ranks import calibration_rows_needed, rank
 from tightset.exceptions import ModelFileError, TightsetWarning
@@ -40,7 +40,8 @@ def assured(model, X, r_of_label, n_of_label, groups=None):
 @both
 def test_sets_are_larger_and_p_values_stay(rows, make):
     X, y, X_new, _ = rows
-    plain, sure = (make(confidence=0.9, assurance=one).fit(X, y) for one in (None, SURE))
+    plain, sure = (make(confidence=0.9).fit(X[:750], y[:750], X_cal=X[750:], y_cal=y[750:]) for _ in range(2))
+    sure.set_params(assurance=SURE).calibrate(X[750:], y[750:])
     np.testing.assert_array_equal(plain.predict_p(X_new), sure.predict_p(X_new))
     r = rank(0.9, 250, SURE)
     assert r < rank(0.9, 250)
@@ -50,6 +51,40 @@ def test_sets_are_larger_and_p_values_stay(rows, make):
     assert plain.predict_set(X_new).sum() < found.sum()
     assert sure.evaluate(X_new, rows[3])["assurance"] == SURE
     assert "assurance" not in plain.evaluate(X_new, rows[3])
+
+
+@pytest.mark.filterwarnings("ignore:group 2 has")
+@pytest.mark.parametrize("make", [quick_scpo, quick_grid])
+@pytest.mark.parametrize("asked", ["all rows", "by label", "by group", "by both"])
+def test_measures_are_trained_for_the_level_that_is_calibrated_at(rows, make, asked):
+    """That is ``1 - r / (n + 1)``, n being the median of the rows of a category."""
+    X, y, X_new, _ = rows
+    if make is quick_grid and asked != "all rows":
+        pytest.skip("the search of the paper trains for coverage of all rows")
+    group = np.repeat([0, 1, 2], [150, 60, 40])
+    how = {"label_conditional": asked in ("by label", "by both")}
+    groups = {"groups": np.arange(750) % 3, "groups_cal": group} if asked in ("by group", "by both") else {}
+    category = how["label_conditional"] * y[750:] + (3 * group if groups else 0)
+    n = int(np.median(np.unique(category, return_counts=True)[1]))
+    error = Fraction(rank(0.8, n, SURE), n + 1)
+    given = {"X_cal": X[750:], "y_cal": y[750:]} | groups
+    sure = make(confidence=0.8, assurance=SURE, **how).fit(X[:750], y[:750], **given)
+    stricter = make(confidence=1 - error, **how).fit(X[:750], y[:750], **given)
+    one, other = (
+        clf.folds_[0].models[0].scores(X_new, clf.fitted_.shared(range(len(X_new)))) for clf in (sure, stricter)
+    )
+    np.testing.assert_array_equal(one, other)
+    assert sure.selection_["confidence"][0] == 0.8
+    if make is quick_scpo:
+        assert f"With assurance sets cover {100 * float(1 - error):.4g}% on average" in sure.summary()
+        assert "With assurance" not in stricter.summary()
+
+
+def test_a_level_that_the_rows_cannot_reach_is_trained_for_as_it_is(rows):
+    X, y, *_ = rows
+    with pytest.warns(TightsetWarning, match="needs 299"):
+        clf = quick_scpo(confidence=0.99, assurance=SURE, calibration_size=200).fit(X, y)
+    assert "With assurance" not in clf.summary()
 
 
 @pytest.mark.parametrize("by_label", [False, True])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tightset.compute.arrays import label_runs
-from tightset.conformal.inefficiency import LOG, SIZE
+from tightset.conformal.inefficiency import LOG, OBSERVED_MULTIPLE, SIZE
 from tightset.objectives.on_terms import OnTerms, TermsOfRows
 from tightset.objectives.profiled import Profiled
 from tightset.objectives.terms import Terms
@@ -30,6 +30,12 @@ ASKED = {
     "by both": lambda group: {"by_label": True, "group": group},
     "costs": lambda group: {"cost": np.tile([1.0, 2.0, 3.0, 4.0], (C, 1))},
     "costs by true label": lambda group: {"cost": np.random.default_rng(1).random((C, C)) + 0.1},
+    "false labels": lambda group: {"false_only": True},
+    "false labels, by label, with costs": lambda group: {
+        "by_label": True,
+        "cost": np.tile([1.0, 2.0, 3.0, 4.0], (C, 1)),
+        "false_only": True,
+    },
     "everything": lambda group: {"by_label": True, "group": group, "cost": np.arange(1.0, 17).reshape(C, C)},
 }
 
@@ -40,7 +46,7 @@ def objective(rows, asked, f=SIZE, tol=1e-13):
     return OnTerms(EPS, GAMMA, f, TermsOfRows.of(terms, y, f), tol), terms
 
 
-@pytest.mark.parametrize("f", [SIZE, LOG], ids=lambda f: f.name)
+@pytest.mark.parametrize("f", [SIZE, LOG, OBSERVED_MULTIPLE], ids=lambda f: f.name)
 @pytest.mark.parametrize("asked", ASKED)
 def test_the_gradient_is_that_of_finite_differences(rows, asked, f):
     y, _, A, w = rows
@@ -88,6 +94,17 @@ def test_sums_over_blocks_are_those_of_all_rows(rows, asked):
         parts.append(part.block(A[:, some], label_runs(y[some]), w[:, some], q)[0])
     for one, *several in zip(whole, *parts, strict=True):
         np.testing.assert_allclose(one, sum(several), rtol=1e-9, atol=1e-12)
+
+
+def test_false_labels_at_exact_coverage_are_the_size_less_the_coverage(rows):
+    """So that OE is trained for as the size is."""
+    y, _, A, w = rows
+    loss, terms = objective(rows, "false labels")
+    found, gradient = loss.value_and_gradient(A, y, w)
+    size, of_size = Profiled(EPS, GAMMA, SIZE, 1e-13).value_and_gradient(A, y, w)
+    np.testing.assert_allclose(found * terms.unit, size - (1 - EPS), rtol=1e-9)
+    np.testing.assert_allclose(gradient * terms.unit, of_size, rtol=1e-7, atol=1e-12)
+    np.testing.assert_array_equal(terms.offset, 0)
 
 
 def test_small_categories_share_a_threshold_in_training():

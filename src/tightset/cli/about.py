@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["BASELINE", "COST", "DATA", "DATA_HASH", "ESTIMATOR", "FITTED_BY", "HELD_OUT_HASH"]
+__all__ = ["BASELINE", "COST", "DATA", "DATA_HASH", "ESTIMATOR", "FITTED_BY", "HELD_OUT_HASH", "ORDER"]
 
 FITTED_BY = "fitted by"
 DATA = "data"
@@ -11,3 +11,4 @@ HELD_OUT_HASH = "sha256 of rows left out"
 ESTIMATOR = "estimator"
 BASELINE = "baseline"
 COST = "cost of labels"
+ORDER = "order of labels"

@@ -89,7 +89,7 @@ def explain(
         say(f"The set of row {row} is empty at {100 * found.confidence:g}%: no label fits well enough.\n")
     groups = loaded.groups(frame)
     _show_labels(found, names, row, by_label=by_label, group=None if groups is None else groups[0])
-    best = found.order[0]
+    best = found.best
     moving = [one for one in found.influences if one.differs]
     cells = [
         (
@@ -97,7 +97,7 @@ def explain(
             one.value,
             one.typical,
             f"{one.p[best]:.4f}",
-            ", ".join(names[at] for at in found.ranked(one.p) if one.kept[at]) or "(empty)",
+            found.shown(names, one.kept, one.p),
         )
         for one in moving[:_MOST_COLUMNS]
     ]

@@ -35,6 +35,7 @@ __all__ = [
     "Minimise",
     "Missing",
     "Model",
+    "Ordered",
     "RareLabels",
     "RareRows",
     "Search",
@@ -43,6 +44,7 @@ __all__ = [
     "Thousands",
     "check_assurance",
     "check_model",
+    "check_ordered",
     "check_out",
     "check_rare",
     "digest",
@@ -113,6 +115,15 @@ Cost = Annotated[
         show_default=False,
     ),
 ]
+Ordered = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LABELS",
+        help="The labels from the lowest to the highest, such as low,medium,high; or auto: the order of numbers, or of "
+        "an ordered category in Parquet. Sets are then intervals, as narrow as possible.",
+        show_default=False,
+    ),
+]
 Group = Annotated[
     str | None,
     typer.Option(
@@ -126,8 +137,8 @@ Minimise = Annotated[
     str,
     typer.Option(
         metavar="WHAT",
-        help="What is made small: size (labels per set), multiple (sets of several labels), excess (labels beyond the "
-        "first) or log (the logarithm of 1 + size).",
+        help="What is made small: size (labels per set), multiple (sets of several labels, and a little of "
+        "excess), excess (labels beyond the first) or log (the logarithm of 1 + size).",
     ),
 ]
 Search = Annotated[str, typer.Option(metavar="NAME", help="fast, default or thorough.")]
@@ -219,6 +230,25 @@ def check_assurance(assurance: float | None) -> None:
     if assurance is not None and not 0 < assurance < 1:
         hint = f"; {assurance:g}% is {assurance / 100:g}" if 1 < assurance < 100 else ""
         raise typer.BadParameter(f"{assurance:g} is not between 0 and 1{hint}", param_hint="--assurance")
+
+
+def check_ordered(ordered: str | None, *, by_label: bool, cost: Path | None) -> Any:
+    """The order of the labels that was asked for, as `order_labels` takes it; None if none was."""
+    from tightset.exceptions import TableError
+    from tightset.tables.orders import labels_in
+
+    other = "--by-label" if by_label else "--cost" if cost is not None else None
+    if ordered is None:
+        return None
+    if other is not None:
+        raise typer.BadParameter(
+            f"it cannot be combined with {other}: thresholds that differ between labels would cut intervals up",
+            param_hint="--ordered",
+        )
+    try:
+        return labels_in(ordered)
+    except TableError as error:
+        raise typer.BadParameter(str(error), param_hint="--ordered") from None
 
 
 def check_rare(policy: str) -> None:

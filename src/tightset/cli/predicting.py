@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing, nullcontext
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -27,6 +27,9 @@ from tightset.cli.options import (
     table_of,
 )
 from tightset.cli.show import reading, say, show, visible
+
+if TYPE_CHECKING:
+    from tightset.tables.predictions import Line
 
 __all__ = ["predicting_app"]
 
@@ -77,6 +80,7 @@ def predict(
 
     Example: tightset predict iris.tightset new.csv --out sets.csv --keep id
     """
+    from tightset.estimators.ordering import order_of
     from tightset.storage.file import written_whole
     from tightset.tables.predictions import FORMATS, answers, first_of, predicted
 
@@ -115,18 +119,15 @@ def predict(
                         writer.write(lines_of_chunk)
     if form == "table":
         unknown = set(loaded.classes_[loaded.predictor.fitted_.rows_of_labels() == 0].astype(str).tolist())
-        names = ("row", *(keep or []), "level", "size", "set (p-value)")
+        ordered = order_of(loaded.predictor) is not None and abstain is None
+        names = ("row", *(keep or []), "level", "size", f"set (p-value{' of the best label' if ordered else ''})")
         cells = [
             (
                 str(one.row),
                 *("" if value is None else str(value) for value in one.kept),
                 f"{one.confidence:g}",
                 str(len(one.labels)),
-                ", ".join(
-                    f"{label} ({'unknown' if label in unknown else f'{p:.3g}'})"
-                    for label, p in zip(one.labels, one.p, strict=True)
-                )
-                or "(empty)",
+                _interval(one) if ordered else _labels(one, unknown),
             )
             for one in lines
         ]
@@ -137,6 +138,25 @@ def predict(
             say(f"In every set, since no calibration row has the label: {', '.join(map(visible, sorted(unknown)))}.")
     elif out is not None:
         say(f"written: {out}", err=True)
+
+
+def _labels(line: Line, unknown: Collection[str]) -> str:
+    """The labels of a set with their p-values."""
+    told = [
+        f"{label} ({'unknown' if label in unknown else f'{p:.3g}'})"
+        for label, p in zip(line.labels, line.p, strict=True)
+    ]
+    return ", ".join(told) or "(empty)"
+
+
+def _interval(line: Line) -> str:
+    """The ends of an interval, and its most conforming label: ``low to high (medium 0.8)``."""
+    if not line.labels:
+        return "(empty)"
+    at = max(range(len(line.p)), key=line.p.__getitem__)
+    if len(line.labels) == 1:
+        return f"{line.labels[0]} ({line.p[0]:.3g})"
+    return f"{line.labels[0]} to {line.labels[-1]} ({line.labels[at]} {line.p[at]:.3g})"
 
 
 def _form(form: str | None, out: Path | None, known: tuple[str, ...]) -> str:

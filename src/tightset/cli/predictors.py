@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tightset.cli.about import COST
+from tightset.cli.about import COST, ORDER
 
 if TYPE_CHECKING:
     from tightset.tables.costs import Costs
 
-__all__ = ["baseline_name", "predictors", "price"]
+__all__ = ["baseline_name", "in_order", "predictors", "price"]
 
 
 def predictors(
@@ -53,6 +53,15 @@ def price(costs: Costs | None, labelled: Any, scpo: Any, plain: Any) -> dict[str
     return {COST: costs.name if costs.is_square else dict(zip(names, scpo.cost, strict=True))}
 
 
-def baseline_name(estimator: str, costs: Any = None) -> str:
+def in_order(ordered: Any, labelled: Any, scpo: Any, plain: Any) -> dict[str, Any]:
+    """Give both predictors the order of the labels, if one was asked for; what a model says of it."""
+    from tightset.tables.orders import order_labels
+
+    if ordered is None:
+        return {}
+    return {ORDER: ", ".join(map(str, order_labels(ordered, labelled, scpo, plain)))}
+
+
+def baseline_name(estimator: str, costs: Any = None, ordered: Any = None) -> str:
     name = {"linear": "logistic regression with C = 1", "auto": "hgb"}.get(estimator, estimator)
-    return name if costs is None else f"{name}, per cost"
+    return f"{name}, gaps filled" if ordered else name if costs is None else f"{name}, per cost"

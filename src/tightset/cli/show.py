@@ -139,8 +139,8 @@ def _show_apart(columns: Sequence[str], rows: Sequence[Sequence[str]], width: in
 def show_comparison(title: str, name: str, rows: Sequence[Comparison]) -> None:
     """Baseline beside SCPO, a level a line; with a column of what is made small, if that is not the size."""
     change, by = "change at\nequal cov.", rows[0].by
-    more = [] if by == "mean_size" else [by]
-    own = ["\nsize", *(f"\n{key.removeprefix('mean_')}" for key in more)]
+    keys = [by] if by in ("mean_size", "mean_width") else ["mean_size", by]  # sizes of intervals are their widths
+    own = [f"\n{key.removeprefix('mean_')}" for key in keys]
     columns = ("level", f"{name}\ncoverage", *own, "SCPO\ncoverage", *own, change, "95% interval", "p")
     show(
         title,
@@ -148,7 +148,7 @@ def show_comparison(title: str, name: str, rows: Sequence[Comparison]) -> None:
         [
             (
                 f"{row.confidence:g}",
-                *(f"{one[key]:.3f}" for one in (row.baseline, row.scpo) for key in ("coverage", "mean_size", *more)),
+                *(f"{one[key]:.3f}" for one in (row.baseline, row.scpo) for key in ("coverage", *keys)),
                 "-" if row.change != row.change else percent(row.change, signed=True),
                 "-"
                 if row.change != row.change

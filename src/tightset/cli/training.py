@@ -28,6 +28,7 @@ from tightset.cli.options import (
     Group,
     Minimise,
     Missing,
+    Ordered,
     RareLabels,
     RareRows,
     Search,
@@ -35,6 +36,7 @@ from tightset.cli.options import (
     Target,
     Thousands,
     check_assurance,
+    check_ordered,
     check_out,
     check_rare,
     digest,
@@ -42,7 +44,7 @@ from tightset.cli.options import (
     table_of,
     without_nan,
 )
-from tightset.cli.predictors import baseline_name, predictors, price
+from tightset.cli.predictors import baseline_name, in_order, predictors, price
 from tightset.cli.short import short_on_calibration_rows, tell_short
 from tightset.cli.show import ONE_SPLIT, counted, reader, say, say_json, show_comparison, working
 
@@ -75,6 +77,7 @@ def fit(
     by_label: ByLabel = False,
     group: Group = None,
     cost: Cost = None,
+    ordered: Ordered = None,
     minimise: Minimise = "size",
     assurance: Assurance = None,
     nested: Annotated[
@@ -113,6 +116,7 @@ def fit(
     levels = levels_of(confidence)
     check_rare(rare_labels)
     check_assurance(assurance)
+    order = check_ordered(ordered, by_label=by_label, cost=cost)
     check_out(out, data, model=True)
     if not 0 <= test < 0.9:
         raise typer.BadParameter(f"{test:g} is not a share below 0.9, such as 0.25", param_hint="--test")
@@ -153,8 +157,9 @@ def fit(
             DATA: Path(table.name).name,
             DATA_HASH: digest(table),
             ESTIMATOR: estimator,
-            BASELINE: baseline_name(estimator, costs),
+            BASELINE: baseline_name(estimator, costs, order),
             **price(costs, prepared.labelled, predictor, plain),
+            **in_order(order, prepared.labelled, predictor, plain),
         }
         with train.watching():
             model = fit_prepared(prepared, target, predictor, plain if baseline else None, about, grouped)
@@ -217,6 +222,7 @@ def compare(
     by_label: ByLabel = False,
     group: Group = None,
     cost: Cost = None,
+    ordered: Ordered = None,
     minimise: Minimise = "size",
     assurance: Assurance = None,
     rare_labels: RareLabels = "keep",
@@ -246,6 +252,7 @@ def compare(
     levels = levels_of(confidence or [0.8, 0.9, 0.95, 0.99])
     check_rare(rare_labels)
     check_assurance(assurance)
+    order = check_ordered(ordered, by_label=by_label, cost=cost)
     table = table_of(data, (delimiter, encoding, decimal, thousands), missing=missing)
     table.make_rereadable()
     costs = None if cost is None else read_costs(cost)
@@ -268,6 +275,7 @@ def compare(
                 progress=reader(read, f"reading {Path(table.name).name}", table.n_bytes, passes=3),
             )
             price(costs, prepared.labelled, scpo, plain)
+            in_order(order, prepared.labelled, scpo, plain)
             with train.watching():
                 fit_parts([plain, scpo], prepared, grouped.groups)
             of_tested = grouped.of(prepared.part == TEST)

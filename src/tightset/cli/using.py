@@ -82,21 +82,23 @@ def evaluate(
         told["criteria"] = metrics.CRITERIA
         say_json(without_nan(told))
         return
-    priced = "mean_cost" in rows[0]
+    priced, ordered = "mean_cost" in rows[0], "mean_width" in rows[0]
     cells = [
         (
             f"{row['confidence']:g}",
             f"{row['coverage']:.3f}",
-            f"{row['mean_size']:.3f}",
+            f"{row['mean_width' if ordered else 'mean_size']:.3f}",
             *([f"{row['mean_cost']:.3f}"] if priced else []),
+            *([f"{row['missed_by_more']:.1%}"] if ordered else []),
             f"{row['singleton']:.1%}",
             f"{row['empty']:.1%}",
             f"{len(one.labels)} of {one.tested}" if one.tested else "too few rows",
         )
         for row, one in zip(rows, short, strict=True)
     ]
-    columns: tuple[str, ...] = ("level", "coverage", "mean size", *(["mean cost"] if priced else []), "one label")
-    columns += ("empty", "labels that fall short")
+    columns: tuple[str, ...] = ("level", "coverage", "mean width" if ordered else "mean size")
+    columns += (*(["mean cost"] if priced else []), *(["missed by 2+"] if ordered else []))
+    columns += ("one label", "empty", "labels that fall short")
     show(f"{len(y):,} rows, {len(names)} labels", columns, cells)
     for row, one in zip(rows, short, strict=True):
         for line in one.told(row["confidence"], names, rest="" if by_label else ": --by-label shows all"):

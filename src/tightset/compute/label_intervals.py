@@ -8,7 +8,7 @@ import numpy as np
 
 from tightset.compute.arrays import Array, namespace
 
-__all__ = ["Hulls", "hull_of_scores"]
+__all__ = ["Hulls", "as_intervals", "hull_of_scores"]
 
 
 class Hulls(NamedTuple):
@@ -66,3 +66,8 @@ def hull_of_scores(A: Array, order: np.ndarray) -> tuple[Array, Hulls]:
         of_left.append(left <= right)
         H[..., int(order[place])] = xp.where(of_left[place], left, right)
     return H, Hulls(order, is_new[0], is_new[1], of_left)
+
+
+def as_intervals(A: np.ndarray, order: np.ndarray | None) -> np.ndarray:
+    """Scores as they are, or as hulls if labels have an order."""
+    return A if order is None else np.asarray(hull_of_scores(A, order)[0])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate, pairwise
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -17,6 +19,8 @@ from tightset.storage.registry import storable
 __all__ = ["Hull"]
 
 _BREAKS_TIES = 2.0**-30  # of the way down to the next slope, for labels of one piece
+_CEILING = 1e30  # of slopes, where costs differ between rows
+_FREE, _NEVER = 1e250, 1e300
 _PROBED = 10  # labels, so that an f that falls is refused before there are any probabilities
 
 
@@ -35,8 +39,9 @@ class Hull:
 
     Parameters
     ----------
-    f : "size", "log", "excess", "multiple", "M", float or pair of functions
-        The cost of a set by its size, as ``inefficiency`` of `tightset.SCPOClassifier`. It must not fall.
+    f : "size", "log", "excess", "multiple", "M", "OM", float or pair of functions
+        The cost of a set by its size (by its false labels for "OM"), as ``inefficiency`` of
+        `tightset.SCPOClassifier`. It must not fall.
 
     Notes
     -----
@@ -87,17 +92,90 @@ class Hull:
         return [self]
 
     def __call__(self, P: np.ndarray, u: np.ndarray | None = None) -> np.ndarray:  # noqa: ARG002
-        costs = self._costs(P.shape[1])
+        return self.scores(P, _BREAKS_TIES)
+
+    def scores(self, P: np.ndarray, apart: float) -> np.ndarray:
+        """Compute the scores, those of one piece a given share of the way to the next piece apart.
+
+        Parameters
+        ----------
+        P : ndarray of shape (n_samples, n_classes)
+            Probabilities.
+        apart : float
+            How far labels of one piece are lowered, as a share of the distance to the next piece.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples, n_classes)
+        """
+        f, costs = as_inefficiency(self.f), self._costs(P.shape[1])
         scores = np.empty(P.shape, dtype=np.float64)
         for rows in chunks(*P.shape):
             part = np.asarray(P[rows], dtype=np.float64)
             order = np.argsort(-part, axis=1, kind="stable")
-            found = _scores(np.take_along_axis(part, order, axis=1), costs)
+            p = np.take_along_axis(part, order, axis=1)
+            found = _scores(p, _of_false_labels(p, costs) if f.observed else costs, apart, self._ceiling(P.shape[1]))
             np.put_along_axis(scores[rows], order, found, axis=1)
         return scores
 
     def export(self, graph: GraphWriter, P: str, C: int) -> tuple[str, list[str]]:
         raise NotImplementedError("hulls are not; the scores with a name are, such as 'lac'")
+
+    def slopes_in(self, graph: GraphWriter, ordered: str, C: int) -> str:
+        """Write the scores of probabilities that are sorted, the largest first, as nodes of a graph.
+
+        The slope at a label ``k`` is the least over all ``i < k`` of the largest over all ``j >= k`` of the slopes from
+        ``i`` to ``j``, corners of the hull. Labels of one piece tie.
+
+        Parameters
+        ----------
+        graph : GraphWriter
+            The graph.
+        ordered : str
+            The tensor of probabilities, of shape (n_samples, n_classes).
+        C : int
+            The number of classes.
+
+        Returns
+        -------
+        slopes : str
+            The tensor of scores, in the same order.
+        """
+        costs, observed = self._costs(C), as_inefficiency(self.f).observed
+        p = [graph.columns(ordered, [k]) for k in range(C)]
+        cost: list[Any] = [np.full((1, 1), one) for one in costs]
+        if observed:
+            covered = list(accumulate(p, partial(graph.add, "Add")))
+            most = [graph.add("Min", one, 1.0) for one in covered]
+            steps = np.diff(costs)
+            cost[1:] = [graph.add("Sub", costs[k + 1], graph.add("Mul", most[k], steps[k])) for k in range(C)]
+            cost[1:] = list(accumulate(cost[1:], partial(graph.add, "Max")))
+        origin = graph.add("Concat", *(graph.add("Add", graph.add("Mul", p[0], 0.0), one) for one in cost[:-1]), axis=1)
+        corner = [graph.add("Less", after, own) for own, after in pairwise(p)]
+        # No piece begins within labels that tie: such a slope is never the least. None ends there: never the largest.
+        begins = [graph.add("Where", one, 0.0, _NEVER) for one in corner]
+        never = graph.add("Concat", graph.add("Mul", p[0], 0.0), *begins, axis=1)
+        places = np.arange(C)
+        slopes: list[str] = []
+        total = graph.add("Mul", ordered, 0.0)
+        for j in range(C):
+            total = graph.add("Add", total, graph.add("Mul", p[j], (places <= j).astype(np.float64)[None]))
+            rise = graph.add("Sub", cost[j + 1], origin)
+            free = graph.add("Not", graph.add("Greater", rise, 0.0))
+            slope = graph.add("Where", free, _FREE, graph.add("Div", total, graph.add("Where", free, 1.0, rise)))
+            slopes.append(graph.add("Where", corner[j], slope, -1.0) if j < C - 1 else slope)
+        largest = list(accumulate(slopes[::-1], partial(graph.add, "Max")))[::-1]
+        for k in range(C):
+            later = np.where(places <= k, 0.0, _NEVER)[None]
+            slopes[k] = graph.reduce("ReduceMin", graph.add("Add", graph.add("Add", largest[k], later), never))
+        found = graph.add("Concat", *slopes, axis=1)
+        free = graph.add("Greater", found, _FREE / 2)
+        return graph.add("Where", free, graph.add("Add", ordered, self._ceiling(C)), found)
+
+    def _ceiling(self, C: int) -> float:
+        """What labels score that cost nothing, less their probability; no slope is larger than half of it."""
+        steps = np.diff(self._costs(C))
+        return _CEILING if as_inefficiency(self.f).observed else float(2 / steps[steps > 0].min())
 
     def _costs(self, C: int) -> np.ndarray:
         """``f(k) - f(0)`` for ``k = 0, ..., C``."""
@@ -126,9 +204,21 @@ def _by_name(parts: dict[str, Any]) -> dict[str, Any]:
     return parts
 
 
-def _scores(p: np.ndarray, costs: np.ndarray) -> np.ndarray:
-    """Scores of probabilities ``p (n, C)``, sorted, the largest first."""
+def _of_false_labels(p: np.ndarray, costs: np.ndarray) -> np.ndarray:
+    """What the likeliest labels are expected to cost ``(n, C + 1)``, if only false ones count.
+
+    With ``P_k = p_1 + ... + p_k`` that is ``P_k f(k - 1) + (1 - P_k) f(k)``.
+    """
+    covered = np.cumsum(p, axis=1).clip(max=1.0)
+    found = np.zeros((len(p), len(costs)))
+    found[:, 1:] = covered * costs[:-1] + (1 - covered) * costs[1:]
+    return np.maximum.accumulate(found, axis=1)
+
+
+def _scores(p: np.ndarray, costs: np.ndarray, apart: float, ceiling: float) -> np.ndarray:
+    """Scores of probabilities ``p (n, C)``, the largest first; ``costs (C + 1,)``, or of each row ``(n, .)``."""
     n, C = p.shape
+    costs = np.broadcast_to(costs, (n, C + 1))
     corner = np.ones((n, C), dtype=bool)  # whether the hull may have a corner after a label
     corner[:, :-1] = p[:, 1:] < p[:, :-1]
     begins = np.ones((n, C), dtype=bool)
@@ -141,10 +231,8 @@ def _scores(p: np.ndarray, costs: np.ndarray) -> np.ndarray:
     top[:, 1:] = piece[:, 1:] != piece[:, :-1]
     largest = np.take_along_axis(p, np.maximum.accumulate(np.where(top, np.arange(C), 0), axis=1), axis=1)
     free = np.isinf(own)
-    steps = np.diff(costs)
-    ceiling = 2 / steps[steps > 0].min()  # no slope is larger than half of it
     with np.errstate(invalid="ignore", divide="ignore"):
-        down = np.where(largest > 0, 1 - p / largest, 0) * _BREAKS_TIES
+        down = np.where(largest > 0, 1 - p / largest, 0) * apart
         return np.asarray(np.where(free, ceiling + p, own - down * np.where(free, 0, own - below)))
 
 
@@ -165,7 +253,7 @@ def _pieces(p: np.ndarray, costs: np.ndarray, corner: np.ndarray, first: np.ndar
         tied = k + 1 - first[rows, k]
         start[rows, at] = first[rows, k]
         covers[rows, at] = p[rows, k] * tied
-        cost[rows, at] = costs[k + 1] - costs[first[rows, k]]
+        cost[rows, at] = costs[rows, k + 1] - costs[rows, first[rows, k]]
         with np.errstate(divide="ignore", invalid="ignore"):
             each = cost[rows, at] / tied  # p over this, not their sum over the sum, is p itself where f is the size
             slope[rows, at] = np.where(each > 0, p[rows, k] / each, np.inf)

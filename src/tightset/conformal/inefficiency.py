@@ -6,6 +6,11 @@ minimised and what is reported are the same thing.
 Three of them are criteria of Vovk et al. (2016): N is the size, M whether a set has more than one label, E the number
 of labels beyond the first. M has a step and E a kink. Here both are exact at whole ``w``, and cubic on ``[1, 2]``,
 which makes them continuously differentiable.
+
+The observed criteria count false labels only, which is the size less one where the true label is in the set: OM is M of
+one label more, and OE, being the size less the coverage, is trained for as N. The others (S, U, F, OU, OF) are made of
+p-values: each is the mean of one of these over all levels, since a label with p-value p is in the sets of the levels
+``eps < p``. A measure is trained for a level, so there is nothing to train for them.
 """
 
 from __future__ import annotations
@@ -18,7 +23,18 @@ import numpy as np
 
 from tightset.compute.arrays import Array, namespace
 
-__all__ = ["EXCESS", "LOG", "MULTIPLE", "MULTIPLE_AND_EXCESS", "SIZE", "Inefficiency", "as_inefficiency", "power"]
+__all__ = [
+    "EXCESS",
+    "LOG",
+    "MULTIPLE",
+    "MULTIPLE_AND_EXCESS",
+    "OBSERVED_EXCESS",
+    "OBSERVED_MULTIPLE",
+    "SIZE",
+    "Inefficiency",
+    "as_inefficiency",
+    "power",
+]
 
 # M alone takes all labels where one is not enough, and has no gradient beyond two. This much of E keeps 93 % of what M
 # gains on LAC in sets of one label, for 25 % of the labels that M adds (five data sets, four levels, plug-in optimum);
@@ -33,7 +49,8 @@ _PROBES = (0.1, 0.45, 0.9, 1.4, 2.3, 3.6, 5.7, 8.8, 13.3, 47.7, 211.1)
 class Inefficiency:
     """``f`` and ``f'``, both elementwise on arrays of set sizes.
 
-    A pair whose derivative does not fit is refused when it is made.
+    A pair whose derivative does not fit is refused when it is made. If ``observed``, ``w`` is the number of labels in
+    the set that are not the true one.
 
     >>> square = Inefficiency("square", lambda w: w**2, lambda w: 2 * w)
     >>> square(np.array([1.0, 3.0]))
@@ -43,6 +60,7 @@ class Inefficiency:
     name: str
     value: Callable[[Array], Array]
     derivative: Callable[[Array], Array]
+    observed: bool = False
 
     def __post_init__(self) -> None:
         w = np.array(_PROBES)
@@ -110,6 +128,14 @@ def _multiple_derivative(w: Array) -> Array:
     return 6 * t * (1 - t)
 
 
+def _any(w: Array) -> Array:
+    return _multiple(w + 1)
+
+
+def _any_derivative(w: Array) -> Array:
+    return _multiple_derivative(w + 1)
+
+
 def _excess(w: Array) -> Array:
     t = _beyond_one(w)
     return t * t * (2 - t) + namespace(w).clip(w - 2, 0, None)
@@ -140,8 +166,12 @@ LOG = Inefficiency("log", _log1p, _log1p_derivative)
 EXCESS = Inefficiency("excess", _excess, _excess_derivative)
 MULTIPLE = Inefficiency("M", _multiple, _multiple_derivative)
 MULTIPLE_AND_EXCESS = Inefficiency("multiple", _mixture, _mixture_derivative)
+OBSERVED_EXCESS = Inefficiency("OE", _identity, _one, observed=True)
+OBSERVED_MULTIPLE = Inefficiency("OM", _any, _any_derivative, observed=True)
 
-_NAMES = {one.name: one for one in (SIZE, LOG, EXCESS, MULTIPLE_AND_EXCESS, MULTIPLE)} | {"N": SIZE, "E": EXCESS}
+_NAMED = (SIZE, LOG, EXCESS, MULTIPLE_AND_EXCESS, MULTIPLE, OBSERVED_EXCESS, OBSERVED_MULTIPLE)
+_NAMES = {one.name: one for one in _NAMED} | {"N": SIZE, "E": EXCESS}
+_OVER_LEVELS = {"S": "N", "U": "M", "F": "E", "OU": "OM", "OF": "OE"}  # the mean over levels of which each is
 
 
 def as_inefficiency(spec: object) -> Inefficiency:
@@ -154,6 +184,8 @@ def as_inefficiency(spec: object) -> Inefficiency:
     | ``"excess"``, ``"E"`` | ``max(w - 1, 0)`` |
     | ``"multiple"`` | ``[w > 1] + 0.05 max(w - 1, 0)`` |
     | ``"M"`` | ``[w > 1]`` |
+    | ``"OE"`` | ``w``, counting false labels only |
+    | ``"OM"`` | ``[w > 0]``, counting false labels only |
 
     >>> as_inefficiency("log").name, as_inefficiency(2).name
     ('log', 'w**2')
@@ -168,6 +200,13 @@ def as_inefficiency(spec: object) -> Inefficiency:
         return power(float(spec))
     if isinstance(spec, tuple) and len(spec) == 2 and all(callable(part) for part in spec):
         return Inefficiency(getattr(spec[0], "__name__", "custom"), *spec)
+    if isinstance(spec, str) and spec in _OVER_LEVELS:
+        own = _OVER_LEVELS[spec]
+        raise ValueError(
+            f"inefficiency={spec!r} is made of p-values: it is the mean of {own!r} over all levels, and a measure is "
+            f"trained for one. Use inefficiency={own!r} with the levels that matter as confidence, and nested=True for "
+            f"one measure for all of them; evaluate() reports {spec}"
+        )
     raise ValueError(
         f"inefficiency must be one of {', '.join(map(repr, _NAMES))}, a positive power or a pair "
         f"(f, derivative of f); got {spec!r}"

@@ -17,8 +17,10 @@ from tightset.conformal.inefficiency import SIZE, Inefficiency
 
 __all__ = [
     "Interval",
+    "Row",
     "SignTest",
     "bootstrap_difference",
+    "checked",
     "evaluate",
     "sign_test",
     "sign_test_p_value",
@@ -64,7 +66,8 @@ def evaluate(
     p : ndarray of shape (n_samples, n_classes), optional
         P-values, for the criteria of Vovk et al. (2016); see `vovk_criteria`.
     f : Inefficiency, optional
-        What is averaged over rows as ``inefficiency``: a function of an array of set sizes, by default the size.
+        What is averaged over rows as ``inefficiency``: a function of an array of set sizes, by default the size; or of
+        numbers of false labels, if it is ``observed``.
     labels : sequence of length n_classes, optional
         Names of the columns; by default their numbers.
 
@@ -85,7 +88,7 @@ def evaluate(
     >>> row["coverage"], row["mean_size"], row["singleton"]
     (0.5, 1.5, 0.5)
     """
-    sets, y = _checked(sets, y)
+    sets, y = checked(sets, y)
     n, C = sets.shape
     names = range(C) if labels is None else list(labels)
     if len(names) != C:
@@ -98,7 +101,7 @@ def evaluate(
         "confidence": float(confidence),
         "n": n,
         "coverage": float(covered.mean()),
-        "inefficiency": float(np.mean(f(size.astype(float)))),
+        "inefficiency": float(np.mean(f((size - covered if f.observed else size).astype(float)))),
         "mean_size": float(size.mean()),
         "empty": float((size == 0).mean()),
         "singleton": float((size == 1).mean()),
@@ -148,7 +151,7 @@ def vovk_criteria(sets: np.ndarray, p: np.ndarray, y: np.ndarray) -> Row:
     | OU, OM | largest p-value of a false label; whether the set holds a false label |
     | OF, OE | sum of p-values of false labels; false labels in the set |
     """
-    sets, y = _checked(sets, y)
+    sets, y = checked(sets, y)
     p = np.asarray(p, dtype=float)
     if p.shape != sets.shape:
         raise ValueError(f"p must have the shape of sets, {sets.shape}; got {p.shape}")
@@ -174,7 +177,7 @@ def vovk_criteria(sets: np.ndarray, p: np.ndarray, y: np.ndarray) -> Row:
     }
 
 
-def _checked(sets: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+def checked(sets: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
     """Sets as bool ``(n, C)`` and labels as whole numbers ``(n,)`` below C."""
     if np.ma.is_masked(sets) or np.ma.is_masked(y):
         raise ValueError("sets and y must not be masked: leave those rows out")

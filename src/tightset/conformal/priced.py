@@ -15,7 +15,7 @@ from tightset.exceptions import ModelFileError
 from tightset.storage.fields import fits, must, shown
 from tightset.storage.registry import storable
 
-__all__ = ["PerCost"]
+__all__ = ["PerCost", "expected_costs"]
 
 
 @storable
@@ -100,7 +100,7 @@ class PerCost:
         scores = np.empty(P.shape, dtype=np.float64)
         for rows in chunks(*P.shape):
             p = np.asarray(P[rows], dtype=np.float64)
-            expected = np.broadcast_to(cost, p.shape) if cost.ndim == 1 else _expected(p, cost)
+            expected = np.broadcast_to(cost, p.shape) if cost.ndim == 1 else expected_costs(p, cost)
             free = expected == 0
             scores[rows] = np.where(free, 1 + p, p / np.where(free, 1, p + expected))
         return scores
@@ -109,8 +109,8 @@ class PerCost:
         raise NotImplementedError("costs are not; the scores with a name are, such as 'lac'")
 
 
-def _expected(p: np.ndarray, cost: np.ndarray) -> np.ndarray:
-    """``p @ cost``, added up in one order: a product of matrices may round a row otherwise among other rows."""
+def expected_costs(p: np.ndarray, cost: np.ndarray) -> np.ndarray:
+    """``p @ cost`` ``(n, C)``, added up in one order: a product of matrices may round a row otherwise among others."""
     found = np.zeros_like(p)
     for i in range(len(cost)):
         found += p[:, [i]] * cost[i]

@@ -21,6 +21,7 @@ import numpy as np
 
 from tightset.compute.contracts import check_offers
 from tightset.compute.graphs import GraphWriter, in_order, larger_in_row
+from tightset.compute.label_intervals import as_intervals
 from tightset.conformal.contract import Score
 from tightset.conformal.hull import Hull
 from tightset.conformal.label_ranks import by_rank, rank_in
@@ -326,14 +327,16 @@ def named(score: Score) -> str:
     return next((repr(name) for name, usual in SCORES.items() if usual() == score), repr(score))
 
 
-def settled(score: Score, P: np.ndarray, y: np.ndarray, confidence: Any, u: np.ndarray | None) -> Score:
+def settled(
+    score: Score, P: np.ndarray, y: np.ndarray, confidence: Any, u: np.ndarray | None, order: np.ndarray | None = None
+) -> Score:
     """The score with what was left open chosen: the smallest sets on rows with probabilities ``P`` and labels ``y``."""
-    return min(score.choices(P, y, confidence), key=lambda one: _mean_size(one(P, u), y, confidence))
+    choices = score.choices(P, y, confidence)
+    return min(choices, key=lambda one: _mean_size(as_intervals(one(P, u), order), y, confidence))
 
 
 def _mean_size(scores: np.ndarray, y: np.ndarray, confidence: Any) -> float:
-    kept = scores >= threshold(scores[np.arange(len(y)), y], confidence)
-    return float(kept.sum(axis=1).mean())
+    return float(np.sum(scores >= threshold(scores[np.arange(len(y)), y], confidence), axis=1).mean())
 
 
 def _if(u: np.ndarray | None, randomised: bool) -> np.ndarray | None:

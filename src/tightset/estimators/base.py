@@ -6,9 +6,10 @@ A subclass defines how models are trained (`_train`); the calibration that makes
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from tightset.compute.row_types import dtypes_of
 from tightset.compute.rows import RowSource
 from tightset.conformal.inefficiency import as_inefficiency
 from tightset.conformal.splits import calibration_split
-from tightset.estimators.calibrating import CalibrationRows, calibrate
+from tightset.estimators.calibrating import CalibrationRows, assured_errors, calibrate
 from tightset.estimators.cautions import (
     warn_of_absent_labels,
     warn_of_labels_without_weight,
@@ -44,6 +45,7 @@ from tightset.estimators.encoding_hint import explained
 from tightset.estimators.fitted import Fitted, Fold
 from tightset.estimators.keeping import Keeping
 from tightset.estimators.labels import check_labels, distinct_labels, label_codes
+from tightset.estimators.ordering import check_order, check_order_of_categories
 from tightset.estimators.predicting import Predicting, codes_of
 from tightset.estimators.routing import Routing
 from tightset.models.contract import Model
@@ -77,14 +79,20 @@ class ConformalPredictor(Predicting, Routing, Keeping, ClassifierMixin, BaseEsti
     label_conditional: bool
     class_weight: Any
     cost: Any = None
+    ordered: Any = False
     cv: Any
     trains_for_level = True  # a measure for each
 
     # ---- what a subclass provides -------------------------------------------------------------------------------
 
     @abstractmethod
-    def _train(self, rows: TrainingRows, levels: Sequence[Any], estimator: Any) -> Outcome:
-        """Models for the levels (one for each, or a single one for all), and a record of how they came about."""
+    def _train(
+        self, rows: TrainingRows, levels: Sequence[Any], estimator: Any, errors: Mapping[float, Fraction]
+    ) -> Outcome:
+        """Models for the levels (one for each, or a single one for all), and a record of how they came about.
+
+        ``errors`` are what sets of a level should miss, where that is less than the level allows.
+        """
 
     def _classes(self, X: RowSource, present: np.ndarray) -> np.ndarray:  # noqa: ARG002
         """The classes that are scored, given those of ``y``."""
@@ -165,6 +173,7 @@ class ConformalPredictor(Predicting, Routing, Keeping, ClassifierMixin, BaseEsti
     def _fit(self, given: GivenRows) -> Fitted:
         levels = self.check_parameters()
         X, kind = self._first_rows(given.X)
+        check_order_of_categories(self.ordered, given.y)
         y = check_labels(given.y)
         check_consistent_length(X, y)
         check_classification_targets(y)
@@ -200,7 +209,8 @@ class ConformalPredictor(Predicting, Routing, Keeping, ClassifierMixin, BaseEsti
             # Labels of rows that calibrate must not have a say in the models, nor in weights.
             own = replace(own, weight=weighted_by_label(own.weight, self.class_weight, y[train]))
             estimator = self.estimator if weight is None else self._routed(y[train])
-            models, record = self._train(own, levels, estimator)
+            errors = assured_errors(levels, held, self.assurance, by_label=bool(self.label_conditional))
+            models, record = self._train(own, levels, estimator, errors)
             models, rows = self._settle(models, held, draft)
             folds.append(self._calibrated(draft, Fold(list(models), [], record, len(train)), rows))
             calibrated.append(rows.y)
@@ -302,6 +312,7 @@ class ConformalPredictor(Predicting, Routing, Keeping, ClassifierMixin, BaseEsti
         for name in ("label_conditional", "allow_empty"):
             if not isinstance(getattr(self, name), (bool, np.bool_)):
                 raise ValueError(f"{name} must be True or False; got {getattr(self, name)!r}")  # noqa: TRY004
+        check_order(self)
         return levels
 
     def _seed(self) -> int:

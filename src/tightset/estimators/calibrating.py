@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from functools import partial
 from typing import Any, NamedTuple, Self
 
@@ -15,13 +16,13 @@ from tightset.compute.row_types import COARSE, coarser_than
 from tightset.compute.rows import RowSource, take
 from tightset.conformal.abstention import Abstention
 from tightset.conformal.calibration import Calibration
-from tightset.conformal.ranks import as_assurance
+from tightset.conformal.ranks import as_assurance, rank
 from tightset.estimators.cautions import warn_of_guessing
 from tightset.estimators.fitted import CALIBRATED, Fitted
 from tightset.estimators.pieces import OwnScores, together
 from tightset.models.contract import Model
 
-__all__ = ["CalibrationRows", "calibrate"]
+__all__ = ["CalibrationRows", "assured_errors", "calibrate"]
 
 _ROWS_FOR_SLACK = 1000
 _ROWS_FOR_TIES = 100_000
@@ -37,6 +38,27 @@ class CalibrationRows(NamedTuple):
 
     def take(self, index: np.ndarray) -> Self:
         return self._replace(X=self.X.take(index), y=self.y[index], groups=take(self.groups, index))
+
+
+def assured_errors(
+    levels: Sequence[Any], rows: CalibrationRows, assurance: Any, *, by_label: bool
+) -> dict[float, Fraction]:
+    """What sets with assurance are expected to miss, by level: ``r / (n + 1)`` for the rank ``r`` of ``n`` rows.
+
+    They are calibrated at that level, and should be trained for it. ``n`` is the median over the categories of
+    calibration rows, so that the typical one is trained for. A level that so few rows cannot reach is left as it is.
+    """
+    if assurance is None:
+        return {}
+    known = rows.y >= 0
+    category = rows.y[known] if by_label else np.zeros(known.sum(), dtype=np.intp)
+    if rows.groups is not None:
+        _, group = np.unique(rows.groups[known], return_inverse=True)
+        category = category + group * (rows.y.max(initial=0) + 1)
+    _, counts = np.unique(category, return_counts=True)
+    n = int(np.median(counts)) if len(counts) else 0
+    ranks = {float(level): rank(level, n, assurance) for level in levels}
+    return {level: Fraction(r, n + 1) for level, r in ranks.items() if r > 0}
 
 
 def calibrate(

@@ -32,7 +32,12 @@ __all__ = [
     "verdict",
 ]
 
-WORDS = {"mean_size": ("smaller", "larger"), "mean_cost": ("cheaper", "dearer"), "inefficiency": ("better", "worse")}
+WORDS = {
+    "mean_size": ("smaller", "larger"),
+    "mean_cost": ("cheaper", "dearer"),
+    "mean_width": ("narrower", "wider"),
+    "inefficiency": ("better", "worse"),
+}
 _LEAST = 2e-9  # of an error rate that can be asked for
 _AROUND = (4.0, 2.5, 1.8, 1.4, 1.15, 1.0, 0.87, 0.75, 0.6, 0.4, 0.2, 0.05)  # times the error rate asked for
 _FAR = (0.02, 0.1, 0.2, 0.35, 0.5, 0.65)  # and lower levels, for rows that are covered far less than was asked
@@ -158,7 +163,8 @@ def compare(baseline: Any, scpo: Any, X: Any, y: Any, *, groups: Any = None, see
         One for each level: ``confidence``; ``baseline`` and ``scpo``, what `evaluate` measures of each; ``change``, the
         relative change in mean set size from the baseline, below 0 if sets are smaller; its 95 % interval, ``low`` and
         ``high``; and the ``p_value`` of no change. NaN where the baseline has no sets of about the same coverage. If
-        ``scpo`` has a cost, or another inefficiency than set size, the change is in that, and ``by`` says so.
+        ``scpo`` has a cost, ordered labels or another inefficiency than set size, the change is in that, or in the
+        width of intervals, and ``by`` says so.
 
     Examples
     --------

@@ -14,6 +14,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 
 from tightset.compute.hashing import mark_of
 from tightset.compute.row_forms import as_floats, as_they_are
+from tightset.conformal.ordinal import OrdinalAPS
 from tightset.conformal.priced import PerCost
 from tightset.conformal.ranks import calibration_rows_needed
 from tightset.conformal.scores import as_score, settled
@@ -23,6 +24,7 @@ from tightset.estimators.calibrating import CalibrationRows
 from tightset.estimators.checks import check_groups, generator
 from tightset.estimators.fitted import Fitted, Fold
 from tightset.estimators.labels import check_labels, distinct_labels
+from tightset.estimators.ordering import check_order_of_categories, label_order
 from tightset.estimators.predicting import codes_of
 from tightset.models.class_scores import PRECOMPUTED, Given, name_of
 from tightset.models.classifiers import (
@@ -71,6 +73,10 @@ class ConformalClassifier(ConformalPredictor):
         ``"lac"``, the probability itself, which makes the smallest sets; ``"margin"``, ``"aps"``, ``"raps"``,
         ``"saps"`` or ``"top-k"``; one of `tightset.scores` with settings of your own, such as
         ``APS(randomised=True)``; or a function of an array of probabilities. (`tightset.scores` has the formulas.)
+    ordered : bool or list of labels, default False
+        Labels have an order, that of ``classes_`` or of the list: gaps in the sets are filled, so that they are
+        intervals, and the filled sets are what is calibrated. Not for ``cv`` and ``label_conditional``. The score
+        `tightset.scores.OrdinalAPS` makes intervals in another way.
     inefficiency : str, float or pair of functions, default "size"
         What `evaluate` reports as inefficiency, as in `SCPOClassifier`. It does not change the sets; the score
         `tightset.scores.Hull` makes it small, and `tightset.scores.PerCost` makes costs of labels small.
@@ -118,6 +124,7 @@ class ConformalClassifier(ConformalPredictor):
         *,
         confidence: Any = 0.95,
         conformity_score: Any = "lac",
+        ordered: Any = False,
         inefficiency: Any = "size",
         calibration_size: Any = None,
         assurance: float | None = None,
@@ -130,6 +137,7 @@ class ConformalClassifier(ConformalPredictor):
         self.estimator = estimator
         self.confidence = confidence
         self.conformity_score = conformity_score
+        self.ordered = ordered
         self.inefficiency = inefficiency
         self.calibration_size = calibration_size
         self.assurance = assurance
@@ -145,7 +153,7 @@ class ConformalClassifier(ConformalPredictor):
         parts = {"conformity_score" if name == "score" else name: value for name, value in parts.items()}
         if parts.pop("prefit", False) is True and not isinstance(parts.get("estimator"), FrozenEstimator):
             parts["estimator"] = FrozenEstimator(parts.get("estimator"))
-        return super().upgraded(parts)
+        return super().upgraded({"ordered": False, **parts})
 
     @property
     def cost(self) -> Any:
@@ -172,6 +180,7 @@ class ConformalClassifier(ConformalPredictor):
             raise ValueError("class_weight is for training, but the estimator is already trained or scores are given")
         levels = self.check_parameters()
         X, kind = self._first_rows(given.X)
+        check_order_of_categories(self.ordered, given.y)
         model, present = without_requests(self.estimator), distinct_labels(check_labels(given.y))
         if isinstance(self.estimator, str):
             names = getattr(self, "feature_names_in_", ())
@@ -217,7 +226,7 @@ class ConformalClassifier(ConformalPredictor):
     def _prepare(self) -> Callable[[Any], Any]:
         return as_floats if self.estimator is None else as_they_are
 
-    def _train(self, rows: TrainingRows, levels: Sequence[Any], estimator: Any) -> Outcome:  # noqa: ARG002 - one for all
+    def _train(self, rows: TrainingRows, levels: Any, estimator: Any, errors: Any) -> Outcome:  # noqa: ARG002 - one for all
         seed = None if self.random_state is None else generator(self.random_state).randint(2**31)
         estimator = _named(estimator)
         if rows.X.lazy:
@@ -237,8 +246,11 @@ class ConformalClassifier(ConformalPredictor):
         self, models: Sequence[Any], rows: CalibrationRows, fitted: Fitted
     ) -> tuple[Sequence[Scored], CalibrationRows]:
         """The classifier with its score; what that leaves open is chosen on rows that then do not calibrate."""
-        (model,), score = models, as_score(self.conformity_score)
-        scored = Scored(model, score)
+        (model,), order = models, label_order(self.ordered, fitted.classes)
+        score = as_score(self.conformity_score)
+        if isinstance(score, OrdinalAPS):
+            score, order = score.along(order), None  # its sets are intervals as they are
+        scored = Scored(model, score, order)
         if not score.is_open:
             return [scored], rows
         y = rows.y
@@ -254,8 +266,8 @@ class ConformalClassifier(ConformalPredictor):
         u = scored.uniform(P, fitted.shared(range(len(P))))
         by_strictness = sorted(fitted.levels, key=float)
         judged = [level for level in by_strictness if calibration_rows_needed(level) <= len(held)]
-        score = settled(score, P, y[held], (judged or by_strictness[:1])[-1], u)
-        return [Scored(model, score)], rows.take(rest)
+        score = settled(score, P, y[held], (judged or by_strictness[:1])[-1], u, order)
+        return [scored._replace(score=score)], rows.take(rest)
 
 
 def _named(estimator: Any) -> Any:

@@ -9,7 +9,12 @@ import numpy as np
 
 from tightset.exceptions import needed_for
 
-__all__ = ["as_frame", "lists_of_labels"]
+__all__ = ["along", "as_frame", "lists_of_labels"]
+
+
+def along(sets: np.ndarray, classes: np.ndarray, order: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Sets ``(levels, n, C)`` and labels ``(C,)`` in the order of the labels, if they have one."""
+    return (sets, classes) if order is None else (sets[..., order], classes[order])
 
 
 def lists_of_labels(sets: np.ndarray, classes: np.ndarray) -> list[list[np.ndarray]]:

@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["label_order"]
+from tightset.conformal.ordinal import OrdinalAPS
+
+__all__ = ["check_order", "check_order_of_categories", "label_order", "order_of"]
 
 
 def label_order(ordered: Any, classes: np.ndarray) -> np.ndarray | None:
@@ -15,7 +17,7 @@ def label_order(ordered: Any, classes: np.ndarray) -> np.ndarray | None:
     >>> label_order(["low", "high"], np.array(["high", "low"]))
     array([1, 0])
     """
-    if ordered is None or (isinstance(ordered, (bool, np.bool_)) and not ordered):
+    if not _is_asked(ordered):
         return None
     if isinstance(ordered, (bool, np.bool_)):
         return np.arange(len(classes))
@@ -29,3 +31,45 @@ def label_order(ordered: Any, classes: np.ndarray) -> np.ndarray | None:
         why = f"it lacks {lacking[0]!r}" if lacking else f"y has no {unknown[0]!r}" if unknown else "one is there twice"
         raise ValueError(f"ordered must name every label once: {why}")
     return np.array([labels.index(one) for one in given])
+
+
+def order_of(model: Any) -> np.ndarray | None:
+    """The order of the labels of a fitted predictor ``(C,)``, which its sets are intervals of; None if it has none."""
+    order = label_order(model.ordered, model.classes_)
+    score = getattr(model, "conformity_score", None)
+    if order is None and isinstance(score, OrdinalAPS):
+        return np.arange(len(model.classes_)) if score.order is None else np.array(score.order)
+    return order
+
+
+def check_order(model: Any) -> None:
+    """Raise if what is asked for beside an order would cut intervals up."""
+    if not _is_asked(model.ordered):
+        return
+    if model.label_conditional:
+        raise ValueError(
+            "ordered is not for label_conditional: thresholds that differ between labels would cut intervals up"
+        )
+    if model.cv is not None:
+        raise ValueError("ordered is not for cv: the intervals of its folds, counted together, may have gaps")
+
+
+def check_order_of_categories(ordered: Any, y: Any) -> None:
+    """Raise if ``ordered=True`` stands for another order than that which a categorical ``y`` has itself.
+
+    >>> import pandas as pd
+    >>> check_order_of_categories(True, pd.Categorical(["a", "b"], ["a", "b"], ordered=True))
+    """
+    kind: Any = getattr(y, "dtype", None)
+    if ordered is not True or not (getattr(kind, "ordered", False) or type(kind).__name__ == "Enum"):  # of polars
+        return
+    given = [one for one in np.asarray(kind.categories).tolist() if (np.asarray(y) == one).any()]
+    if given != sorted(given):
+        raise ValueError(
+            f"ordered=True is the order of classes_, {', '.join(map(repr, sorted(given)))}; y has another. For that "
+            f"give ordered={given!r}"
+        )
+
+
+def _is_asked(ordered: Any) -> bool:
+    return not (ordered is None or (isinstance(ordered, (bool, np.bool_)) and not ordered))

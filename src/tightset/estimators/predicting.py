@@ -21,6 +21,7 @@ from tightset.estimators.cautions import warn_of_few_rows, warn_of_unknown_label
 from tightset.estimators.checks import check_columns, check_groups, check_levels, generator, sound_rows
 from tightset.estimators.fitted import Asked, Fitted, Fold, of_partition
 from tightset.estimators.labels import check_labels, label_codes
+from tightset.estimators.ordering import order_of
 from tightset.estimators.pieces import joined
 from tightset.estimators.spending import measured
 from tightset.exceptions import warn
@@ -90,7 +91,7 @@ class Predicting(Abstaining):
             ``X`` gets the same random number. If you predict a single row per call, leave ``random_state`` None or
             give a ``RandomState``; otherwise equal rows always share their number.
         as_labels : bool, default False
-            Return lists of arrays of labels in place of the bool array.
+            Return lists of arrays of labels in place of the bool array; ordered labels are in their order.
         as_frame : bool, default False
             Return a data frame with the index of ``X`` and a column for each label: polars if ``X`` is polars, else
             pandas. With several levels ``frame[level]`` is the frame of one level: pandas has columns (confidence,
@@ -126,9 +127,11 @@ class Predicting(Abstaining):
         asked = self._asked(fitted, levels, smoothed, X)
         sets = fitted.sets(asked, rows.gather(), groups, allow_empty=self.allow_empty)
         if as_frame:
-            return frames.as_frame(sets, X, self.classes_, levels, single=single, as_labels=as_labels)
+            order = order_of(self) if as_labels else None
+            sets, classes = frames.along(sets, self.classes_, order)
+            return frames.as_frame(sets, X, classes, levels, single=single, as_labels=as_labels)
         if as_labels:
-            lists = frames.lists_of_labels(sets, self.classes_)
+            lists = frames.lists_of_labels(*frames.along(sets, self.classes_, order_of(self)))
             return lists[0] if single else lists
         return sets[0] if single else sets
 
@@ -216,7 +219,8 @@ class Predicting(Abstaining):
             What `tightset.metrics.evaluate` measures, as one flat dict; with several levels a list of them. The keys
             S, N, U, M, F, E, OU, OM, OF and OE are criteria of efficiency, each better when smaller: S is the mean sum
             of p-values, N the mean set size; `tightset.metrics.vovk_criteria` explains the others. With ``assurance``
-            that is a key, too; with costs of labels so is ``mean_cost``, and ``inefficiency`` is ``f(cost)``.
+            that is a key, too; with costs of labels so is ``mean_cost``, and ``inefficiency`` is ``f(cost)``; with
+            ordered labels so are ``mean_width`` and what else `tightset.metrics.evaluate_intervals` measures.
         """
         levels, single = self.levels_asked(confidence)
         fitted = self._fitted()

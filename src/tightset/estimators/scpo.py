@@ -11,7 +11,6 @@ from sklearn.utils.validation import check_is_fitted
 from tightset.compute.progress import Progress
 from tightset.compute.rows import RowSource, lies_elsewhere
 from tightset.conformal.costs import cost_matrix
-from tightset.conformal.inefficiency import as_inefficiency
 from tightset.estimators.base import ConformalPredictor
 from tightset.estimators.cases import case_of
 from tightset.estimators.checks import generator
@@ -62,16 +61,17 @@ class SCPOClassifier(ConformalPredictor):
     inefficiency : str, float or pair of functions, default "size"
         What is made small, as a function of the size w of a set (N, E and M are criteria of Vovk et al., 2016).
 
-        - ``"size"`` or ``"N"``: w; ``"log"``: ``log(1 + w)``; a number p: ``w**p``; a pair ``(f, f')`` of your own.
+        - ``"size"``, ``"N"``, ``"OE"``: w; ``"log"``: ``log(1 + w)``; a number p: ``w**p``; a pair ``(f, f')``.
         - ``"excess"`` or ``"E"``: labels beyond the first, ``max(w - 1, 0)``.
         - ``"multiple"``: 1 if ``w > 1``, plus 0.05 for each label beyond the first. For as many sets of one label as
           possible, while the others stay small.
-        - ``"M"``: 1 if ``w > 1``, and nothing else. The best sets then hold one label or all labels.
+        - ``"M"``: 1 if ``w > 1``; ``"OM"``: 1 if a false label is in the set. The best sets hold one label or all.
     cost : dict, array-like of shape (n_classes,) or (n_classes, n_classes), or None, default None
         What a label in a set costs, by label, or by true label (row) and label in the set (column). Sets of small cost
         are then trained for, and w is the cost of a set.
     ordered : bool or list of labels, default False
         Labels have an order, that of ``classes_`` or of the list, and sets are intervals of it, as narrow as possible.
+        Not for ``cv``, ``label_conditional`` and ``cost``.
     calibration_size : float, int or None, default None
         Rows held aside, a fraction or a number. By default a quarter, and more (up to half) if the level needs more.
     assurance : float or None, default None
@@ -306,9 +306,8 @@ class SCPOClassifier(ConformalPredictor):
             raise ValueError(f"n_jobs must be None or a whole number other than 0; got {self.n_jobs!r}")
         case, settings = case_of(self.estimator), as_search(self.search)
         is_ordered = self.ordered is not False and self.ordered is not None
-        if is_ordered and (self.label_conditional or self.cost is not None):
-            name = "label_conditional" if self.label_conditional else "cost"
-            raise ValueError(f"ordered is not for {name}: thresholds that differ between labels would cut intervals up")
+        if is_ordered and self.cost is not None:
+            raise ValueError("ordered is not for cost: thresholds that differ between labels would cut intervals up")
         if isinstance(settings, Grid) and is_ordered:
             raise ValueError("search='grid' trains for set size, as the paper does: leave ordered out")
         if isinstance(settings, Search):
@@ -327,15 +326,16 @@ class SCPOClassifier(ConformalPredictor):
             )
         return levels
 
-    def _train(self, rows: TrainingRows, levels: Sequence[Any], estimator: Any) -> Outcome:
+    def _train(self, rows: TrainingRows, levels: Sequence[Any], estimator: Any, errors: Any) -> Outcome:
         settings = as_search(self.search)
-        aim = Aim(
+        aim = Aim.of(
             list(levels),
-            as_inefficiency(self.inefficiency),
-            bool(self.nested),
-            bool(self.label_conditional),
-            cost_matrix(self.cost, rows.classes),
-            label_order(self.ordered, rows.classes),
+            self.inefficiency,
+            nested=bool(self.nested),
+            by_label=bool(self.label_conditional),
+            cost=cost_matrix(self.cost, rows.classes),
+            order=label_order(self.ordered, rows.classes),
+            errors=errors,
         )
         seed: list[int] = []
         if isinstance(settings, Search):

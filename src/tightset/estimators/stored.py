@@ -14,6 +14,7 @@ from tightset.estimators.base import ConformalPredictor
 from tightset.estimators.checks import check_levels
 from tightset.estimators.conformal import ConformalClassifier
 from tightset.estimators.fitted import Fold
+from tightset.estimators.ordering import label_order
 from tightset.models.stored import check_scores, refused
 from tightset.search.problem import Record
 from tightset.storage.fields import fits, must
@@ -31,6 +32,7 @@ def check_predictor(model: ConformalPredictor) -> None:
         must(field in vars(model), f"{name}.{field} is missing")
     _check_parameters(model)
     _check_classes(model.classes_, f"{name}.classes_")
+    refused(f"{name}.ordered", lambda: label_order(model.ordered, model.classes_))
     must(isinstance(model.levels_, tuple), f"{name}.levels_ must be a tuple")
     refused(f"{name}.levels_", lambda: check_levels(list(model.levels_)))
     columns = vars(model).get("n_features_in_")

@@ -41,7 +41,7 @@ def add_scores(graph: Graph, X: str, model: Any, classes: np.ndarray, p: int) ->
             why = "the classifier was trained on float32 rows, whose rounding decides such sums; fit on float64 rows"
             raise refusal(f"conformity_score={model.score!r}", why)
         scores, shares = _scored(graph, P, model.score, len(classes))
-        return graph.with_error(scores, _error(graph, P, model, shares))
+        return _hulls(graph, scores, _error(graph, P, model, shares), model.order)
     if isinstance(model, Network):
         raise refusal("SCPONeuralClassifier", "networks have no ONNX export here; model files predict without PyTorch")
     raise refusal(type(model).__name__, "it is not a model of this library")
@@ -77,7 +77,10 @@ def _member(graph: Graph, X: str, member: Member) -> str:
     """Scores, with what rounding may do to them: to ``U_y``, and at most to that which is subtracted."""
     U = _product(graph, _columns(graph, X, member.columns), member.theta)
     measure = MEASURES[member.measure]
-    return graph.with_error(*measure.export(graph, U, graph.errors[U], measure.labels(member.theta.shape[1])))
+    scores, error = measure.export(graph, U, graph.errors[U], measure.labels(member.theta.shape[1]))
+    if member.rule is not None:
+        scores, error = member.rule.export(graph, scores, error, measure.labels(member.theta.shape[1]))
+    return graph.with_error(scores, error)
 
 
 def _number_or_array(threshold: float | np.ndarray) -> float | np.ndarray:
@@ -88,12 +91,19 @@ def _shifted(graph: Graph, scores: str, error: str, ensemble: Ensemble) -> str:
     """Scores with what is added to labels, and as hulls if labels have an order; with their error."""
     if ensemble.shift is not None:
         scores = graph.add("Add", scores, ensemble.shift.astype(np.float64))
-    if ensemble.order is None:
+    return _hulls(graph, scores, error, ensemble.order)
+
+
+def _hulls(graph: Graph, scores: str, error: str | None, order: np.ndarray | None) -> str:
+    """As `hull_of_scores`, with their error, if labels have an order."""
+    if order is None:
         return graph.with_error(scores, error)
-    own = [graph.columns(scores, [int(label)]) for label in ensemble.order]
+    own = [graph.columns(scores, [int(label)]) for label in order]
     sides = [list(accumulate(some, partial(graph.add, "Max"))) for some in (own, own[::-1])]
     hulls = [graph.add("Min", left, right) for left, right in zip(sides[0], sides[1][::-1], strict=True)]
-    found = graph.columns(graph.add("Concat", *hulls, axis=1), np.argsort(ensemble.order))
+    found = graph.columns(graph.add("Concat", *hulls, axis=1), np.argsort(order))
+    if error is None:
+        return found
     widest = graph.add("Add", graph.add("Mul", error, 0.0), graph.reduce("ReduceMax", error))
     return graph.with_error(found, widest)
 

@@ -10,12 +10,13 @@ from scipy import sparse
 
 from tightset.compute.arrays import Array
 from tightset.compute.identity import Same
-from tightset.compute.label_intervals import hull_of_scores
+from tightset.compute.label_intervals import as_intervals
 from tightset.compute.threads import Threads
 from tightset.measures import MEASURES
 from tightset.measures.products import centred
 from tightset.models.columns import Columns, as_numbers
 from tightset.models.contract import Block, Shared
+from tightset.models.rules import Rule
 from tightset.storage.registry import storable
 
 __all__ = [
@@ -61,9 +62,14 @@ class Member(NamedTuple):
     measure: str
     theta: np.ndarray
     threshold: float | np.ndarray  # that of each label (C,)
+    rule: Rule | None = None  # by which the scores, log-probabilities, are scored
 
     def scores(self, Z: Array, centre: np.ndarray | None) -> np.ndarray:
         return np.asarray(MEASURES[self.measure].forward(Z, centred(self.theta[None], centre))[0][0])
+
+    def margins(self, A: np.ndarray) -> np.ndarray:
+        """What the scores ``(n, C)`` of the measure are above the threshold, by the rule if there is one."""
+        return np.asarray((A if self.rule is None else self.rule(A)) - self.threshold)
 
 
 @storable
@@ -102,10 +108,10 @@ class Ensemble(NamedTuple):
                     applied[columns] = columns.of.apply(part)
                 Z, centre = applied[columns]
                 A, _ = MEASURES[measure].forward(Z, centred(theta, centre))
-                margins |= {at: own - self.members[at].threshold for at, own in zip(places, A, strict=True)}
+                margins |= {at: self.members[at].margins(own) for at, own in zip(places, A, strict=True)}
             voted = combine([margins[at] for at in range(len(self.members))])
             voted = voted if self.shift is None else voted + self.shift
-            return voted if self.order is None else np.asarray(hull_of_scores(voted, self.order)[0])
+            return as_intervals(voted, self.order)
 
         return _in_chunks(X, C, thetas, score)
 

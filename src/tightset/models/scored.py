@@ -8,6 +8,7 @@ import numpy as np
 
 from tightset.compute.arrays import settle
 from tightset.compute.hashing import hash_uniform
+from tightset.compute.label_intervals import as_intervals
 from tightset.compute.row_forms import as_floats
 from tightset.conformal.contract import Score
 from tightset.conformal.scores import named
@@ -25,6 +26,7 @@ class Scored(NamedTuple):
 
     classifier: Any
     score: Score
+    order: np.ndarray | None = None  # (C,), of the labels, if gaps in sets are filled
 
     @property
     def randomised(self) -> bool:
@@ -43,7 +45,8 @@ class Scored(NamedTuple):
             raise ValueError(
                 f"conformity_score={named(self.score)} returned NaN scores; no set can be computed from them"
             )
-        return scores if scores.dtype.kind == "f" else scores.astype(np.float64)
+        scores = scores if scores.dtype.kind == "f" else scores.astype(np.float64)
+        return as_intervals(scores, self.order)
 
     def probabilities(self, X: Any, classes: np.ndarray) -> np.ndarray:
         """Those of the classifier ``(n, C)``, or other scores if its conformity score takes them."""

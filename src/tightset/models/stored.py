@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from tightset.conformal.ordinal import OrdinalAPS
 from tightset.exceptions import ModelFileError
 from tightset.measures import MEASURES
 from tightset.models.class_scores import Averaged, Given
 from tightset.models.columns import Columns
 from tightset.models.ensembles import Ensemble, LinearModel, LogProbabilities, Member, Stacked, Tempered
 from tightset.models.networks import Network, Perceptron
+from tightset.models.rules import ByExpectedCost
 from tightset.models.scored import Logistic, Scored
 from tightset.models.trees import LIBRARIES, Trees
 from tightset.storage.fields import floats, must, places, shown
@@ -38,9 +40,7 @@ def check_scores(model: Any, columns: int | None, classes: np.ndarray) -> None:
             must(len(members) > 0, "Ensemble.members must not be empty")
             if shift is not None:
                 floats(shift, "Ensemble.shift", C)
-            if order is not None:
-                right = len(set(places(order, "Ensemble.order", C).tolist())) == len(order) == C
-                must(right, "Ensemble.order must name every label once")
+            _check_order(order, "Ensemble.order", C)
             for member in members:
                 check_member(member, columns, C)
         case LinearModel():
@@ -51,9 +51,17 @@ def check_scores(model: Any, columns: int | None, classes: np.ndarray) -> None:
             _check_network(model, columns, C)
         case Scored():
             must(is_storable(type(model.score)) and not model.score.is_open, "Scored.score must be a score")
+            _check_order(model.order, "Scored.order", C)
+            if isinstance(model.score, OrdinalAPS):
+                must(len(model.score.order or range(C)) == C, "OrdinalAPS.order must name every label once")
             check_classifier(model.classifier, columns, classes)
         case _:
             raise ModelFileError(f"Fold.models holds {shown(model)}, which scores nothing")
+
+
+def _check_order(order: np.ndarray | None, what: str, C: int) -> None:
+    right = order is None or len(set(places(order, what, C).tolist())) == len(order) == C
+    must(right, f"{what} must name every label once")
 
 
 def check_member(member: Member, columns: int | None, C: int) -> None:
@@ -64,6 +72,13 @@ def check_member(member: Member, columns: int | None, C: int) -> None:
         floats(member.threshold, "Member.threshold", C)
     else:
         must(np.isfinite(member.threshold), "Member.threshold must be a number")
+    if isinstance(member.rule, ByExpectedCost):
+        must(floats(member.rule.cost, "ByExpectedCost.cost", C, C) >= 0, "ByExpectedCost.cost must not be negative")
+        floats(member.rule.offset, "ByExpectedCost.offset", C)
+    if member.rule is not None:
+        rule = member.rule
+        ruled = refused("Member.rule", lambda: rule(np.zeros((1, C))))
+        must(np.isfinite(ruled).all(), "Member.rule must score each class, by a number")
 
 
 def _width(columns: Columns, rows: int | None) -> int:

@@ -13,7 +13,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from tightset.compute.progress import Progress
 from tightset.compute.rows import lies_elsewhere
 from tightset.conformal.costs import cost_matrix
-from tightset.conformal.inefficiency import as_inefficiency
 from tightset.estimators.base import ConformalPredictor, GivenRows
 from tightset.estimators.checks import generator
 from tightset.exceptions import ModelFileError
@@ -231,14 +230,15 @@ class SCPONeuralClassifier(ConformalPredictor):
             )
         return levels
 
-    def _train(self, rows: TrainingRows, levels: Sequence[Any], estimator: Any) -> Outcome:  # noqa: ARG002
+    def _train(self, rows: TrainingRows, levels: Sequence[Any], estimator: Any, errors: Any) -> Outcome:  # noqa: ARG002
         from tightset.neural.fitting import fit_networks
 
-        aim = Aim(
+        aim = Aim.of(
             list(levels),
-            as_inefficiency(self.inefficiency),
+            self.inefficiency,
             by_label=bool(self.label_conditional),
             cost=cost_matrix(self.cost, rows.classes),
+            errors=errors,
         )
         seed = generator(self.random_state).randint(2**31, size=1).tolist()
         with Progress(show=self.verbose) as progress:

@@ -48,7 +48,8 @@ def fit_networks(
 
     group, weight = tensor(rows.groups, torch.int64), tensor(normalised(rows.weight), torch.float32)
     there = Rows(tensor(X, torch.float32), tensor(rows.y, torch.int64), weight, group)
-    aimed = [*map(float, aim.levels), aim.f.name, aim.by_label, None if aim.cost is None else aim.cost.tolist()]
+    eps, cost = map(float, map(aim.significance, aim.levels)), None if aim.cost is None else aim.cost.tolist()
+    aimed = [*eps, aim.f.name, aim.by_label, cost]
     start = [*network.state_dict().values()] if given else []
     parts = (*there, settings, aimed, seed, str(network), device, *start)
     kept = Checkpoint(checkpoint, "" if checkpoint is None else fingerprint(*parts), device)
@@ -114,7 +115,7 @@ def _losses(rows: TrainingRows, aim: Aim, **how: Any) -> list[SCPOLoss]:
     return [
         SCPOLoss(
             len(rows.classes),
-            level,
+            1 - aim.significance(level),
             inefficiency=aim.f,
             label_conditional=aim.by_label,
             n_groups=None if rows.groups is None else int(rows.groups.max()) + 1,

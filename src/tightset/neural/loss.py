@@ -181,6 +181,7 @@ class SCPOLoss(nn.Module):
             by_label=by_label,
             group=group if self.n_groups is not None else None,
             cost=cost_matrix(cost, np.arange(C)),
+            false_only=self.f.observed,
         )
         return found or Terms(np.zeros((1, C), dtype=np.int64), None, np.zeros(C), None)
 

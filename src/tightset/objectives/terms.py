@@ -8,10 +8,10 @@ from typing import Self
 
 import numpy as np
 
-__all__ = ["Terms"]
+__all__ = ["FREE", "Terms"]
 
 _ROWS_BELOW = 2  # of a category that has a threshold of its own, at least so many should fall below it
-_FREE = 1e-6  # of the largest cost; a label that costs less is taken to cost so much where logarithms are needed
+FREE = 1e-6  # of the largest cost; a label that costs less is taken to cost so much where logarithms are needed
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,15 +47,19 @@ class Terms:
         group: np.ndarray | None = None,
         cost: np.ndarray | None = None,
         weight: np.ndarray | None = None,
+        false_only: bool = False,
     ) -> Self | None:
         """Of training rows with labels ``y (k,)``; None if there is one category and nothing has a price.
 
-        A category with too few rows for a threshold at ``eps`` shares one with the others of its kind.
+        A category with too few rows for a threshold at ``eps`` shares one with the others of its kind. With
+        ``false_only`` the true label costs nothing, any other one 1 if there is no ``cost``.
 
         >>> terms = Terms.of(np.repeat([0, 1, 2, 3], [50, 40, 3, 2]), 4, 0.1, by_label=True)
         >>> terms.index
         array([[0, 1, 2, 2]])
         """
+        if false_only and cost is None:
+            cost = np.ones((C, C))
         if not by_label and group is None and cost is None:
             return None
         G = 1 if group is None else int(group.max()) + 1
@@ -68,7 +72,9 @@ class Terms:
             return cls(place[category], group, np.zeros(C), None)
         share = np.bincount(y, weight, minlength=C) / (len(y) if weight is None else weight.sum())
         mean = share @ cost
-        offset = np.log(np.maximum(mean, _FREE * mean.max()))
+        offset = np.log(np.maximum(mean, FREE * mean.max()))
+        if false_only:  # offsets stay: with equal costs labels start as they are ranked
+            cost = cost * (1 - np.eye(C))
         return cls(place[category], group, offset, cost, float(mean.mean()))
 
     def take(self, rows: np.ndarray) -> Self:

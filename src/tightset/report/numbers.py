@@ -19,7 +19,8 @@ from tightset.conformal.shortfall import Shortfall, short_labels
 from tightset.estimators.base import ConformalPredictor
 from tightset.estimators.checks import check_levels
 from tightset.estimators.fitted import Asked
-from tightset.estimators.spending import costs_of, knows_costs
+from tightset.estimators.ordering import order_of
+from tightset.estimators.spending import costs_of, knows_costs, sizes
 from tightset.exceptions import TightsetWarning
 
 __all__ = [
@@ -86,8 +87,8 @@ def tally(
 ) -> Tally:
     """Sizes and coverage at every level, in memory that does not grow with the number of labels times rows.
 
-    What is of the ``chosen`` level only is worked out if there is one. Costs are those of the predictor ``priced``, by
-    default the model itself, which the model may be compared with.
+    What is of the ``chosen`` level only is worked out if there is one. Costs, and the order of labels that makes sizes
+    widths, are those of the predictor ``priced``, by default the model itself, which the model may be compared with.
     """
     asked = _asked(model, levels, X)
     new, groups = model.check_new_rows(X, groups)
@@ -96,6 +97,7 @@ def tally(
     covered = None if y is None else np.empty((len(levels), n), dtype=bool)
     best = np.full(n, np.nan)
     priced = model if priced is None else priced
+    order = order_of(priced)
     spent = np.empty((len(levels), n)) if knows_costs(priced, y) else None
     pairs_at = () if chosen is None else _stops_with_pairs(len(levels), n, C, chosen)
     together = {k: np.zeros((C, C), dtype=np.int32) for k in pairs_at}
@@ -104,7 +106,7 @@ def tally(
             best[rows] = scored[chosen].p.max(axis=1)
         for k, (level, piece) in enumerate(zip(levels, scored, strict=True)):
             kept = piece.sets(level, allow_empty=model.allow_empty)
-            size[k, rows] = kept.sum(axis=1)
+            size[k, rows] = sizes(kept, order)
             if spent is not None:
                 spent[k, rows] = costs_of(priced, kept, np.zeros(len(kept), dtype=int) if y is None else y[rows])
             if covered is not None and y is not None:
@@ -150,6 +152,7 @@ class Listed(NamedTuple):
     top: list[np.ndarray]  # for each measure (R, T), the labels of the largest p-values, largest first
     top_p: list[np.ndarray]  # and these p-values
     own_p: list[np.ndarray] | None  # for each measure (R,), the p-values of the true labels
+    rank: list[int] | None = None  # (C,), the places of labels that have an order
 
     def encoded(self) -> tuple[list[str], int, list[str]]:
         """Who is in which set at which stop: patterns over the stops, characters a code, a string of codes a row.
@@ -189,7 +192,7 @@ def listed(
     asked = _asked(model, levels, X)
     new, groups = model.check_new_rows(X, groups)
     found = model.fitted_.sets_and_p(asked, new.gather(), groups, at, allow_empty=model.allow_empty)
-    measures = list(dict.fromkeys(one.model for one in asked))
+    measures, order = list(dict.fromkeys(one.model for one in asked)), order_of(model)
     p = [found[[one.model for one in asked].index(at)][1] for at in measures]
     top = [np.argsort(-one, axis=1, kind="stable")[:, :_TOP] for one in p]
     return Listed(
@@ -198,6 +201,7 @@ def listed(
         top,
         [np.take_along_axis(one, best, axis=1) for one, best in zip(p, top, strict=True)],
         None if y is None else [np.where(y >= 0, one[np.arange(len(one)), y], 0.0) for one in p],
+        None if order is None else np.argsort(order).tolist(),
     )
 
 

@@ -72,6 +72,7 @@ def row_of(
     measure, kept = rows.measure[k], rows.kept[k, r]
     top = {int(c): p_text(p) for c, p in zip(rows.top[measure][r], thousandths(rows.top_p[measure][r]), strict=True)}
     inside = [c for c in top if kept[c]] + [int(c) for c in np.flatnonzero(kept) if c not in top]
+    inside = inside if rows.rank is None else sorted(inside, key=rows.rank.__getitem__)
     found = {
         "at": at,
         "size": len(inside),

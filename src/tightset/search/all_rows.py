@@ -21,10 +21,12 @@ from tightset.compute.rows import Summed
 from tightset.measures import MEASURES
 from tightset.measures.products import centred
 from tightset.models.columns import Columns
+from tightset.models.rules import Rule
 from tightset.objectives.contract import SummedObjective
 from tightset.objectives.on_terms import OnTerms, TermsOfRows
 from tightset.objectives.profiled import Profiled
 from tightset.objectives.terms import Terms
+from tightset.search.axes import Axes
 
 __all__ = ["OnAllRows", "Piece", "total_weight"]
 
@@ -54,6 +56,19 @@ class Piece(NamedTuple):
     about: np.ndarray  # (T,), a number for each category
     terms: Terms | None = None
     order: np.ndarray | None = None  # of labels, if sets are intervals
+    rule: Rule | None = None  # by which scores are scored; what has one is not trained
+    axes: Axes | None = None  # along which it is trained
+
+    def packed(self, theta: np.ndarray) -> np.ndarray:
+        """Parameters ``(m, D)`` as descent has them, along axes and in units of their steps."""
+        return theta if self.axes is None else self.axes.into(theta) / self.axes.steps(self.pull)
+
+    def unpacked(self, packed: np.ndarray) -> np.ndarray:
+        return packed if self.axes is None else self.axes.back(packed * self.axes.steps(self.pull))
+
+    def pulled(self, gradient: np.ndarray) -> np.ndarray:
+        """The gradient by parameters ``(m, D)`` as that by packed ones."""
+        return gradient if self.axes is None else self.axes.into(gradient) * self.axes.steps(self.pull)
 
     def step(self, bins: int) -> float:
         """The width of a bin."""
@@ -64,6 +79,7 @@ class Piece(NamedTuple):
 class OnAllRows:
     """Losses ``(B,)`` and gradients ``(B, P)`` of several measures over all rows, as `lbfgs` wants them.
 
+    Parameters are packed, and zeros fill rows of measures that have fewer.
     ``about`` is where thresholds were found last, and are looked for next.
     """
 
@@ -87,9 +103,18 @@ class OnAllRows:
     def take(self, candidates: np.ndarray) -> Self:
         return replace(self, pieces=[self.pieces[b] for b in candidates], at=self.at[candidates])
 
-    def unpacked(self, theta: np.ndarray) -> list[np.ndarray]:
-        shapes = [piece.anchor.shape for piece in self.pieces]
-        return [row[: m * D].reshape(m, D) for row, (m, D) in zip(theta, shapes, strict=True)]
+    def start(self) -> np.ndarray:
+        """The packed parameters ``(B, P)`` that the pieces start from."""
+        packed = np.zeros((len(self.pieces), max(piece.theta.size for piece in self.pieces)))
+        for row, piece in zip(packed, self.pieces, strict=True):
+            row[: piece.theta.size] = piece.packed(piece.theta).ravel()
+        return packed
+
+    def unpacked(self, packed: np.ndarray) -> list[np.ndarray]:
+        return [
+            piece.unpacked(row[: piece.theta.size].reshape(piece.theta.shape))
+            for row, piece in zip(packed, self.pieces, strict=True)
+        ]
 
     def __call__(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         parameters = self.unpacked(theta)
@@ -108,11 +133,11 @@ class OnAllRows:
                 pulled = of_own[:, None, None] * by_own
                 if of_all is not None:
                     pulled += of_all[:, None, None] * by_all
-            gradient[group.at, : group.theta[0].size] = pulled.reshape(len(group.at), -1)
-        for b, (piece, own) in enumerate(zip(self.pieces, parameters, strict=True)):
-            away = own - piece.anchor
-            loss[b] += np.sum(piece.pull * away**2) / 2
-            gradient[b, : own.size] += (piece.pull * away).ravel()
+            for b, its_gradient in zip(group.at, pulled, strict=True):
+                piece = self.pieces[b]
+                away = parameters[b] - piece.anchor
+                loss[b] += np.sum(piece.pull * away**2) / 2
+                gradient[b, : away.size] = piece.pulled(its_gradient + piece.pull * away).ravel()
         if self.callback is not None:
             self.callback()
         return loss, gradient
@@ -172,10 +197,13 @@ class _Group(NamedTuple):
     sharpness: np.ndarray  # (B,)
     terms: Terms | None
     order: np.ndarray | None
+    rule: Rule | None
 
     def forward(self, part: _Part) -> tuple[Any, Any, Any]:
         """Scores that sets are made of, what is saved of them, and how derivatives go back through their hulls."""
         A, saved = MEASURES[self.measure].forward(part.Z, centred(self.theta, part.centre))
+        if self.rule is not None:
+            A = np.stack([self.rule(one) for one in A])
         if self.order is None:
             return A, saved, lambda dA: dA
         H, hulls = hull_of_scores(A, self.order)
@@ -190,15 +218,15 @@ class _Group(NamedTuple):
 
 
 def _groups(pieces: list[Piece], parameters: list[np.ndarray]) -> list[_Group]:
-    alike: dict[tuple[Same, str, Same], list[int]] = {}
+    alike: dict[tuple[Same, str, Same, Same], list[int]] = {}
     for b, piece in enumerate(pieces):
-        alike.setdefault((Same(piece.columns), piece.measure, Same(piece.terms)), []).append(b)
+        alike.setdefault((Same(piece.columns), piece.measure, Same(piece.terms), Same(piece.rule)), []).append(b)
     groups = []
     for at in alike.values():
         first, own = pieces[at[0]], [pieces[b] for b in at]
         objective = first.objective.beside([piece.objective for piece in own[1:]])
         theta, sharpness = np.stack([parameters[b] for b in at]), np.array([piece.sharpness for piece in own])
-        shared = (first.columns, first.measure, objective, theta, sharpness, first.terms, first.order)
+        shared = (first.columns, first.measure, objective, theta, sharpness, first.terms, first.order, first.rule)
         groups.append(_Group(np.array(at), *shared))
     return groups
 

@@ -21,7 +21,6 @@ from tightset.compute.progress import Progress
 from tightset.compute.rows import MemoryRows
 from tightset.compute.threads import Threads
 from tightset.conformal.inefficiency import SIZE
-from tightset.conformal.ranks import significance
 from tightset.conformal.splits import fold_of_rows, stratified_split
 from tightset.models.columns import Columns
 from tightset.models.ensembles import Ensemble, Member
@@ -32,7 +31,7 @@ from tightset.search.paths import Candidate, View, fits_of, logistic_candidates
 from tightset.search.problem import Aim, Outcome, Runtime, TrainingRows, bounded, normalised
 from tightset.search.refinement import refine
 from tightset.search.settings import Search
-from tightset.search.shortlist import Judged, best_of_row, held_out, shortlist, table
+from tightset.search.shortlist import Judged, held_out, shortlist, table
 from tightset.search.verdict import FEW_ROWS, Found, Verdict
 
 __all__ = ["column_views", "logistic_regression", "path_search", "train_columns"]
@@ -83,7 +82,7 @@ def _on_all_rows(
     """What was chosen on a sample, trained on all rows; on the host, whatever the search ran on."""
     found = [one.found for one in chosen]
     own_level = [one.verdict.shared or level for one, level in zip(found, aim.levels, strict=True)]
-    parts = [(float(significance(at)), one.members) for at, one in zip(own_level, chosen, strict=True)]
+    parts = [(float(aim.significance(at)), one.members) for at, one in zip(own_level, chosen, strict=True)]
     terms = [_terms(rows, aim, eps) for eps, _ in parts]
     one_measure = aim.nested and len(found) > 1
     some = slice(1) if one_measure else slice(None)
@@ -149,7 +148,7 @@ def train_columns(
 ) -> tuple[list[list[Judged]], list[Judged], list[Judged]]:
     """The logistic regressions of each kind of columns, judged; the best of each kind; and the steps of the paths."""
     by_columns = [level.examined(some) for some in logistic]
-    best = [best_of_row(judged) for judged in by_columns]
+    best = [level.tuned(judged) for judged in by_columns]
     starts = best if level.search.both_columns else [min(best, key=lambda one: one.criterion)]
     parts = level.progress.split(*[1] * len(starts))
     trained = [
@@ -163,8 +162,10 @@ def train_columns(
 def _search_level(logistic: list[list[Candidate]], level: Level) -> Chosen:
     level.progress.stage(level.named)
     by_columns, best, trained = train_columns(logistic, level)
-    baseline = best[0]
-    judged = [one for some in by_columns for one in some] + trained
+    likeliest = [max(some, key=lambda one: one.likelihood) for some in by_columns]
+    ruled = [level.by_rule(both) for both in zip(best, likeliest, strict=True)]
+    baseline = min([best[0], *ruled[0]], key=lambda one: one.criterion)
+    judged = [one for some in by_columns + ruled for one in some] + trained
     members = shortlist(judged)
     ours, theirs = level.curve(*members), level.curve(baseline)
     gain, error = level.gain(ours, theirs)
@@ -173,9 +174,15 @@ def _search_level(logistic: list[list[Candidate]], level: Level) -> Chosen:
     if not accepted:
         members = [baseline]
     figures = level.judge.criterion(theirs), level.judge.criterion(ours)
-    verdict = Verdict(*figures, level.told_error(error), accepted, unit_of(level.judge))
+    name = _title(baseline)
+    verdict = Verdict(*figures, level.told_error(error), accepted, unit_of(level.judge), name, name, aimed=level.aimed)
     model = Ensemble.of([one.member for one in members], **level.combining)
     return Chosen(Found(model, table(judged, members, level.confidence), verdict), members, baseline)
+
+
+def _title(one: Judged) -> str:
+    rule = one.candidate.rule
+    return f"tuned logistic regression{'' if rule is None else f' by {rule.name}'}"
 
 
 def _doubt(by_columns: list[list[Judged]], fold: np.ndarray, judge: Judge, *, unfolded: bool) -> float:

@@ -11,7 +11,7 @@ import numpy as np
 from tightset.compute.arrays import as_array, room_for_scores, to_numpy
 from tightset.compute.blocks import Rows
 from tightset.conformal.inefficiency import SIZE, Inefficiency
-from tightset.conformal.ranks import significance, threshold
+from tightset.conformal.ranks import threshold
 from tightset.measures import Linear
 from tightset.models.columns import Columns
 from tightset.models.ensembles import LinearModel
@@ -49,6 +49,11 @@ class StandardisedRows(NamedTuple):
 
 def grid_search(rows: TrainingRows, aim: Aim, grid: Grid, runtime: Runtime) -> Outcome:
     """The linear model of each level, taken from the grid; see `descend`."""
+    if aim.f.observed:
+        raise ValueError(
+            f"search='grid' trains for functions of set size, as the paper does; inefficiency={aim.f.name!r} counts "
+            "false labels: use another search"
+        )
     X, weight = rows.X.gather(), bounded(rows.weight)
     columns = Columns.plain(X, weight, standardise=grid.standardise)
     Z, centre = columns.apply(X)
@@ -72,7 +77,7 @@ def descend(rows: StandardisedRows, aim: Aim, grid: Grid, runtime: Runtime, dtyp
     candidates = grid.candidates()
     level = np.repeat(np.arange(len(aim.levels)), len(candidates))
     of_all = np.tile(candidates, (len(aim.levels), 1))  # (B, 3)
-    eps = np.array([float(significance(one)) for one in aim.levels])[level]
+    eps = np.array([float(aim.significance(one)) for one in aim.levels])[level]
     B, device = len(of_all), runtime.device
     place = partial(as_array, dtype=dtype, device=device)
     placed, placed_weight = place(Z), place(weight)
@@ -101,14 +106,14 @@ def descend(rows: StandardisedRows, aim: Aim, grid: Grid, runtime: Runtime, dtyp
     solutions = [of_some(np.arange(at, min(at + at_once, B))) for at in range(0, B, at_once)]
     solution = solutions[0] if len(solutions) == 1 else _joined(solutions)
     return [
-        _taken(rows, aim.f, confidence, grid, candidates, solution, level == at)
+        _taken(rows, aim, confidence, grid, candidates, solution, level == at)
         for at, confidence in enumerate(aim.levels)
     ]
 
 
 def _taken(
     rows: StandardisedRows,
-    f: Inefficiency,
+    aim: Aim,
     confidence: Any,
     grid: Grid,
     candidates: np.ndarray,
@@ -123,7 +128,7 @@ def _taken(
         "sharpness": candidates[:, 1],
         "learning_rate": candidates[:, 2],
         "loss": solution.loss[own],
-        "inefficiency": training_inefficiency(rows, theta, confidence, f),
+        "inefficiency": training_inefficiency(rows, theta, 1 - aim.significance(confidence), aim.f),
         "status": solution.status[own],
         "n_iter": solution.n_iter[own],
     }

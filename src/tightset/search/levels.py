@@ -8,15 +8,17 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from tightset.compute.identity import Same
 from tightset.compute.progress import Progress
 from tightset.compute.threads import Threads
 from tightset.conformal.ranks import significance
+from tightset.models.rules import Rule
 from tightset.search.judging import Curve, Judge
 from tightset.search.judging_terms import JudgeOnTerms
 from tightset.search.paths import Candidate, path_candidates
 from tightset.search.problem import Aim, Runtime, TrainingRows
 from tightset.search.settings import Search
-from tightset.search.shortlist import Judged, combined_scores, examine
+from tightset.search.shortlist import Judged, best_of_row, combined_scores, examine
 from tightset.search.verdict import Found
 
 __all__ = ["Chosen", "Level", "clearly_positive", "has_signal", "nested", "unit_of", "watched"]
@@ -36,6 +38,12 @@ class Level(NamedTuple):
     progress: Progress
     named: str = "searching"  # for who watches
     combining: Mapping[str, Any] = MappingProxyType({})  # see `Aim`
+    rule: Rule | None = None  # the best one for known probabilities, if that is not their own ranking
+
+    @property
+    def aimed(self) -> float | None:
+        """The coverage that is trained for, if it is not the level."""
+        return None if self.judge.eps == float(significance(self.confidence)) else 1 - self.judge.eps
 
     @classmethod
     def of(
@@ -49,7 +57,7 @@ class Level(NamedTuple):
         threads: Threads,
     ) -> Self:
         """For training rows sorted by label, in folds ``fold (k,)``."""
-        eps = significance(confidence)
+        eps = aim.significance(confidence)
         rng = np.random.default_rng([*runtime.seed, eps.numerator, eps.denominator])
         terms = aim.terms(rows, float(eps))
         if terms is None:
@@ -57,7 +65,8 @@ class Level(NamedTuple):
         else:
             judge = JudgeOnTerms(rows.y, rows.weight, float(eps), aim.f, terms, rng=rng)
         judge.order = aim.order
-        return cls(confidence, judge, fold, search, rng, threads, runtime.progress, combining=aim.combining)
+        rule = aim.rule(rows) if search.plug_in else None
+        return cls(confidence, judge, fold, search, rng, threads, runtime.progress, combining=aim.combining, rule=rule)
 
     def examined(self, candidates: Sequence[Candidate]) -> list[Judged]:
         return list(self.threads.map(lambda one: examine(one, self.fold, self.judge), candidates))
@@ -74,6 +83,32 @@ class Level(NamedTuple):
                 progress=self.progress,
             )
         )
+
+    def by_rule(self, judged: Sequence[Judged]) -> list[Judged]:
+        """The same by the best rule for known probabilities, if that is not their own ranking.
+
+        Paths do not start from it. Both ways were tried: a softmax measure trained through the hull, by derivatives
+        that are pulled back through it, ended no better than it began; two-matrix measures fitted to hulls by least
+        squares began worse than logistic regression, and ended about where paths from there do.
+        """
+        if self.rule is None:
+            return []
+        once = list({Same(one): one for one in judged}.values())
+        ruled = self.examined([one.candidate.by(self.rule) for one in once])
+        return [new._replace(likelihood=one.likelihood) for new, one in zip(ruled, once, strict=True)]
+
+    def tuned(self, judged: list[Judged]) -> Judged:
+        """The best of logistic regressions in a row.
+
+        Costs hang on the few rows of costly labels near the threshold: too noisy to tell neighbours apart. So of
+        those that cost at most a standard error more than the cheapest the likeliest is taken: every row tells of that.
+        """
+        if self.judge.terms is None or self.judge.terms.cost is None:
+            return best_of_row(judged)
+        its = self.curve(min(judged, key=lambda one: one.criterion))
+        dearer = [self.gain(its, self.curve(one)) for one in judged]
+        close = [one for one, (more, error) in zip(judged, dearer, strict=True) if more <= error]
+        return max(close, key=lambda one: one.likelihood)
 
     def curve(self, *members: Judged) -> Curve:
         return self.judge.curve(self.scores(*members))

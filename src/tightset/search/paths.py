@@ -12,17 +12,20 @@ from functools import partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+from scipy import sparse
 
-from tightset.compute.arrays import as_array, room_for_scores, to_numpy
+from tightset.compute.arrays import Array, as_array, room_for_scores, to_numpy
 from tightset.compute.progress import Progress
 from tightset.compute.threads import Threads
 from tightset.measures import MEASURES
 from tightset.models.columns import Columns
+from tightset.models.rules import Rule
 from tightset.objectives import OBJECTIVES, Objective
 from tightset.objectives.log_loss import LogLoss
 from tightset.objectives.on_terms import OnTerms, TermsOfRows
 from tightset.objectives.ordered import Ordered
 from tightset.objectives.training import Training
+from tightset.search.axes import Axes
 from tightset.search.judging import Judge
 from tightset.search.settings import Search
 from tightset.solvers.descent import Solution
@@ -32,6 +35,7 @@ __all__ = ["Candidate", "View", "fits_of", "logistic_candidates", "path_candidat
 
 _TRAINED_IN = np.float32  # judging, calibrating and predicting are in the precision of X
 _LOGISTIC_ITERATIONS = 200
+_UNFOLDED_ITERATIONS = 60  # the weakly held ones take long to converge, and sets are no smaller for it
 _SCORES_PER_CHUNK = 2**20  # scores of the candidates that one thread trains together
 _PARAMETERS_PER_CHUNK = 2**20  # L-BFGS keeps twenty times as many
 _RESTART_NOISE = 0.3  # of the root mean square of the parameters
@@ -40,7 +44,8 @@ _RESTART_NOISE = 0.3  # of the root mean square of the parameters
 class View(NamedTuple):
     """Training rows as the measures see them, sorted by label, with the fold weights of every fit.
 
-    X : (k, m); weight : (folds + 1, k), zero on the rows that a fold leaves out; the last one has them all.
+    X : (k, m), along the principal axes of dense rows; parameters of candidates are those of columns;
+    weight : (folds + 1, k), zero on the rows that a fold leaves out; the last one has them all.
     """
 
     columns: Columns
@@ -50,19 +55,33 @@ class View(NamedTuple):
     weight: np.ndarray
     centre: np.ndarray | None
     device: str | None
+    axes: Axes | None = None
 
     @classmethod
     def of(
         cls, columns: Columns, X: Any, y: np.ndarray, n_classes: int, weight: np.ndarray, device: str | None
     ) -> Self:
         Z, centre = columns.apply(X)
-        view = cls(columns, None, y, n_classes, weight, centre, device)
-        Z = view.place(Z)
+        axes = None if sparse.issparse(Z) else Axes.of(Z, weight[-1])
+        view = cls(columns, None, y, n_classes, weight, centre, device, axes)
+        Z = view.place(Z if axes is None else Z @ axes.vectors)
         # Column-major rows: scores then come out with rows last, so sums over labels add long vectors.
         return view._replace(X=np.asfortranarray(Z) if isinstance(Z, np.ndarray) else Z)
 
     def place(self, x: Any) -> Any:
         return as_array(x, _TRAINED_IN, self.device)
+
+    def into(self, theta: np.ndarray) -> np.ndarray:
+        """Parameters of columns ``(..., m, D)`` as those of ``X``."""
+        return theta if self.axes is None else self.axes.into(theta)
+
+    def back(self, theta: Array) -> np.ndarray:
+        """Parameters of ``X`` as those of columns."""
+        return to_numpy(theta) if self.axes is None else self.axes.back(to_numpy(theta))
+
+    def steps(self, pull: np.ndarray) -> Array | None:
+        """The scale of parameters held by ``pull (B, m, 1)``, for `lbfgs`."""
+        return None if self.axes is None else self.place(self.axes.steps(pull))
 
     def training(
         self, measure: str, objective: Objective, fits: np.ndarray, anchor: np.ndarray, pull: np.ndarray
@@ -89,10 +108,15 @@ class Candidate(NamedTuple):
     pull: float
     n_iter: int
     start: Candidate | None = None  # what a path led away from, and is held to
+    rule: Rule | None = None  # by which its scores, log-probabilities, are scored
 
     @property
     def name(self) -> str:
         return f"{self.path}, pull {self.pull:.2g}, {self.view.columns.name} columns"
+
+    def by(self, rule: Rule) -> Self:
+        """The same with another score."""
+        return self._replace(path=f"{self.path} by {rule.name}", rule=rule)
 
 
 def logistic_candidates(
@@ -141,12 +165,14 @@ def _logistic_path(
     held[:, -1] = 0
     held /= view.weight[fits].sum(axis=1)[:, None, None]
     theta = view.place(start)
+    max_iter = _LOGISTIC_ITERATIONS if view.columns.knots is None else _UNFOLDED_ITERATIONS
     found = []
     for C in strengths:
         problem = view.training("softmax", LogLoss(), fits, start, held / C)
-        solution = lbfgs(problem, theta, max_iter=_LOGISTIC_ITERATIONS, callback=threads.tick)
+        steps = view.steps(held / C)
+        solution = lbfgs(problem, theta, max_iter=max_iter, scale=steps, callback=threads.tick)
         theta = solution.theta
-        found.append(solution._replace(theta=to_numpy(theta)))
+        found.append(solution._replace(theta=view.back(theta)))
         progress.advance()
     return found
 
@@ -172,8 +198,8 @@ def path_candidates(
     progress: Progress,
 ) -> list[Candidate]:
     """Every step of every path that leads away from one logistic regression, trained for what is judged."""
-    view = start.view
-    F, m, _ = start.theta.shape
+    view, origin = start.view, start.view.into(start.theta)
+    F, m, _ = origin.shape
     steps = len(search.pulls)
     runs = [
         _Run(measure, gamma, again, int(rng.integers(2**62)))
@@ -191,7 +217,7 @@ def path_candidates(
     def follow(pairs: list[tuple[_Run, int]]) -> list[Solution]:
         measure = pairs[0][0].measure
         fits = np.array([fit for _, fit in pairs])
-        anchor, whole = MEASURES[measure].start(start.theta[fits]), MEASURES[measure].start(start.theta[-1:])[0]
+        anchor, whole = MEASURES[measure].start(origin[fits]), MEASURES[measure].start(origin[-1:])[0]
         theta = view.place(anchor + np.stack([_displacement(run, whole) for run, _ in pairs]))
         gamma = view.place(np.array([run.gamma for run, _ in pairs]))
         objective = of_objective(view.place(np.full(len(pairs), judge.eps)), gamma)
@@ -199,10 +225,12 @@ def path_candidates(
             objective = Ordered(objective, judge.order)
         found = []
         for pull in search.pulls:
-            problem = view.training(measure, objective, fits, anchor, np.full((len(pairs), m, 1), pull))
-            solution = lbfgs(problem, theta, max_iter=search.max_iter, callback=threads.tick)
+            held = np.full((len(pairs), m, 1), pull)
+            problem = view.training(measure, objective, fits, anchor, held)
+            steps = view.steps(held)
+            solution = lbfgs(problem, theta, max_iter=search.max_iter, scale=steps, callback=threads.tick)
             theta = solution.theta
-            found.append(solution._replace(theta=to_numpy(theta)))
+            found.append(solution._replace(theta=view.back(theta)))
             progress.advance()
         return found
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -11,8 +13,10 @@ import numpy as np
 from tightset.compute.progress import Progress
 from tightset.compute.rows import MemoryRows, RowSource
 from tightset.compute.threads import Threads
-from tightset.conformal.inefficiency import SIZE, Inefficiency
+from tightset.conformal.inefficiency import OBSERVED_EXCESS, SIZE, Inefficiency, as_inefficiency
+from tightset.conformal.ranks import significance
 from tightset.models.contract import Model
+from tightset.models.rules import ByExpectedCost, Rule, hull_rule
 from tightset.objectives.terms import Terms
 
 __all__ = ["Aim", "Outcome", "Record", "Runtime", "TrainingRows", "bounded", "normalised"]
@@ -54,16 +58,43 @@ class Aim(NamedTuple):
     by_label: bool = False
     cost: np.ndarray | None = None  # (C, C), of having a label in the set where another is true
     order: np.ndarray | None = None  # (C,), of the labels, if sets are to be intervals
+    asked: Any = "size"  # f as it was given, for files
+    false_only: bool = False  # what labels cost that are not the true one
+    errors: Mapping[float, Fraction] = MappingProxyType({})  # by level, where it is not that of the level
+
+    @classmethod
+    def of(cls, levels: Sequence[Any], inefficiency: Any, **how: Any) -> Self:
+        """For an inefficiency as users give it. OE is the size less the coverage, and so trained for as the size."""
+        f = as_inefficiency(inefficiency)
+        if f == OBSERVED_EXCESS:
+            return cls(levels, SIZE, asked="size", false_only=how.get("cost") is not None, **how)
+        return cls(levels, f, asked=inefficiency, false_only=f.observed, **how)
+
+    def significance(self, confidence: Any) -> Fraction:
+        """The share of rows that sets of a level should miss."""
+        return self.errors.get(float(confidence), significance(confidence))
 
     def terms(self, rows: TrainingRows, eps: float) -> Terms | None:
         """Categories and costs of training rows; None if there is but one threshold and all labels cost the same."""
         how: Any = {"by_label": self.by_label, "group": rows.groups, "cost": self.cost, "weight": rows.weight}
+        how |= {"false_only": self.false_only}
         return Terms.of(rows.y, len(rows.classes), eps, **how)
 
     @property
     def combining(self) -> dict[str, Any]:
         """What a combination of measures needs to know."""
         return {"by_label": self.by_label, "order": self.order}
+
+    def rule(self, rows: TrainingRows) -> Rule | None:
+        """The best rule for known probabilities, where it ranks labels otherwise than probability over mean cost."""
+        if self.order is not None:
+            return None
+        if self.cost is None:
+            return None if self.f == SIZE else hull_rule(self.asked, len(rows.classes))
+        terms = self.terms(rows, 0.5)
+        if self.f != SIZE or terms is None or terms.cost is None or (terms.cost == terms.cost[:1]).all():
+            return None
+        return ByExpectedCost(terms.cost, terms.offset)
 
     def offset(self, rows: TrainingRows) -> Any:
         """What scores that are log-probabilities are compared with where nothing is known of thresholds: 0 or costs."""

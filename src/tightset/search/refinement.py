@@ -57,14 +57,15 @@ def refine(
         for (eps, members), of_level in zip(levels, terms, strict=True)
         for one in members
     ]
-    starts = list(dict.fromkeys(Same(one.start or one) for _, one, *_ in chosen))
+    starts = {Same((one.start or one).theta): one.start or one for _, one, *_ in chosen}
     total = float(rows.total(total_weight)[0])
-    trained = _descended([_logistic(one.of, total) for one in starts], rows, _LOGISTIC_ITERATIONS, callback)
+    trained = _descended([_logistic(one, total) for one in starts.values()], rows, _LOGISTIC_ITERATIONS, callback)
     logistic = {key: piece.theta for key, piece in zip(starts, trained, strict=True)}
     pieces = [
-        _piece(one, logistic[Same(one.start or one)], eps, f, about, of_level, search.objective)._replace(order=order)
+        _piece(one, logistic[Same((one.start or one).theta)], eps, f, about, of_level, search.objective)
         for eps, one, about, of_level in chosen
     ]
+    pieces = [piece._replace(order=order) for piece in pieces]
     on_paths = [at for at, (_, one, *_) in enumerate(chosen) if one.start is not None]
     if on_paths:
         found = _descended([pieces[at] for at in on_paths], rows, search.max_iter, callback)
@@ -93,7 +94,8 @@ def _logistic(candidate: Candidate, total: float) -> Piece:
     theta = candidate.theta[-1].astype(np.float64)
     held = np.full((len(theta), 1), candidate.pull / total)
     held[-1] = 0  # the intercept is free
-    return Piece(candidate.view.columns, "softmax", LogLoss(), 0.5, 1.0, theta, np.zeros_like(theta), held, np.zeros(1))
+    view, start = candidate.view, (theta, np.zeros_like(theta), held, np.zeros(1))
+    return Piece(view.columns, "softmax", LogLoss(), 0.5, 1.0, *start, axes=view.axes)
 
 
 def _piece(
@@ -115,7 +117,7 @@ def _piece(
     places = np.full(1, about) if terms is None else _about(about, terms[0])
     columns, own = candidate.view.columns, None if terms is None else terms[0]
     how = (columns, candidate.measure, of_piece, eps, candidate.sharpness)
-    return Piece(*how, theta, anchor, pull, places, own)
+    return Piece(*how, theta, anchor, pull, places, own, rule=candidate.rule, axes=candidate.view.axes)
 
 
 def _of_labels(terms: Terms, q: np.ndarray) -> np.ndarray:
@@ -126,23 +128,17 @@ def _of_labels(terms: Terms, q: np.ndarray) -> np.ndarray:
 def _member(piece: Piece, q: np.ndarray) -> Member:
     theta = piece.theta.astype(piece.columns.scaling.scale.dtype)
     threshold = float(q[0]) if piece.terms is None else _of_labels(piece.terms, q).astype(theta.dtype)
-    return Member(piece.columns, piece.measure, theta, threshold)
+    return Member(piece.columns, piece.measure, theta, threshold, piece.rule)
 
 
 def _descended(pieces: list[Piece], rows: Summed, max_iter: int, callback: Callable[[], None] | None) -> list[Piece]:
-    """The pieces where they end, as many together as memory should hold.
-
-    They differ in the number of parameters: zeros fill the rest of a row of `lbfgs`.
-    """
+    """The pieces where they end, as many together as memory should hold."""
     at_once = max(_PARAMETERS_AT_ONCE // max(piece.theta.size for piece in pieces), 1)
     if len(pieces) > at_once:
         parts = [pieces[at : at + at_once] for at in range(0, len(pieces), at_once)]
         return [piece for part in parts for piece in _descended(part, rows, max_iter, callback)]
-    theta = np.zeros((len(pieces), max(piece.theta.size for piece in pieces)))
-    for row, piece in zip(theta, pieces, strict=True):
-        row[: piece.theta.size] = piece.theta.ravel()
     problem = OnAllRows.of(rows, pieces, callback)
-    solution = lbfgs(problem, theta, max_iter=max_iter, tol=_GAIN)
+    solution = lbfgs(problem, problem.start(), max_iter=max_iter, tol=_GAIN)
     found = problem.unpacked(solution.theta)
     return [
         piece._replace(theta=own, about=q[: len(piece.about)])

@@ -42,7 +42,7 @@ class Judged(NamedTuple):
         view = self.candidate.view
         theta = self.candidate.theta[-1].astype(view.columns.scaling.scale.dtype)
         threshold = self.threshold if isinstance(self.threshold, float) else self.threshold.astype(theta.dtype)
-        return Member(view.columns, self.candidate.measure, theta, threshold)
+        return Member(view.columns, self.candidate.measure, theta, threshold, self.candidate.rule)
 
 
 class HeldOut(NamedTuple):
@@ -85,9 +85,10 @@ def held_out_scores(candidate: Candidate, fold: np.ndarray) -> np.ndarray:
 
 def _scores_of_fits(candidate: Candidate) -> Iterator[tuple[int, np.ndarray]]:
     view = candidate.view
-    theta = view.place(centred(candidate.theta, view.centre))
+    theta = view.place(centred(view.into(candidate.theta), view.centre))
     for fit in range(len(theta)):
-        yield fit, to_numpy(MEASURES[candidate.measure].forward(view.X, theta[fit : fit + 1])[0][0])
+        A = to_numpy(MEASURES[candidate.measure].forward(view.X, theta[fit : fit + 1])[0][0])
+        yield fit, A if candidate.rule is None else candidate.rule(A)
 
 
 def best_of_row(judged: list[Judged]) -> Judged:

@@ -247,15 +247,21 @@ def _search_level(
     firm = replace(level.search, pulls=[_FIRMER * pull for pull in pulls])
     plain = level.examined([stack.anchor(at) for at in range(n_bases)])
     judged: list[Judged] = []
+    calibrated: list[Judged] = []
     with_columns = bool(linear) and stack.parts[-1].weight > 0
     *parts, last = level.progress.split(*[1] * len(families), with_columns)
     for (start, logistic), part in zip(families, parts, strict=True):
-        judged += level.examined([start, *logistic]) + level._replace(progress=part).paths_from(start, firm)
+        found = level.examined([start, *logistic])
+        judged += found + level._replace(progress=part).paths_from(start, firm)
+        calibrated.append(max(found[1:], key=_likelihood))
     anchor, likeliest = judged[0], max(judged, key=_likelihood)
     if with_columns:
         by_columns, best, trained = train_columns(linear, level._replace(progress=last))
         judged += [one for some in by_columns for one in some] + trained
         plain.append(best[0])
+    if ruled := level.by_rule([*plain, anchor, *calibrated]):
+        anchor = min(anchor, ruled[len(plain)], key=lambda one: one.criterion)
+        plain, judged = plain + ruled[: len(plain)], judged + ruled
     if grown:
         first, stack = len(stack.parts), stack.with_trees(grown)
         judged += level.examined([stack.boosted(first + at, one.trees.rounds) for at, one in enumerate(grown)])
@@ -268,7 +274,8 @@ def _search_level(
     accepted = signal and _clearly_smaller(ours, its, level)
     error = level.told_error(level.gain(ours, theirs)[1])
     figures = level.judge.criterion(theirs), level.judge.criterion(ours), error
-    verdict = Verdict(*figures, accepted, unit_of(level.judge), _title(baseline), _title(stays))
+    names = unit_of(level.judge), _title(baseline), _title(stays)
+    verdict = Verdict(*figures, accepted, *names, aimed=level.aimed)
     members = members if accepted else [stays]
     everyone = list({Same(one.candidate): one for one in (*plain, *judged)}.values())
     return Chosen(
@@ -283,10 +290,13 @@ def _search_level(
 
 
 def _title(one: Judged) -> str:
-    if one.candidate.path == "logistic":
-        return "tuned logistic regression"
-    name = one.candidate.view.columns.name
-    return "the mixture of classifiers" if name == "mixture" else name
+    candidate = one.candidate
+    name = candidate.view.columns.name
+    if candidate.path.startswith("logistic"):
+        name = "tuned logistic regression"
+    elif name == "mixture":
+        name = "the mixture of classifiers"
+    return name if candidate.rule is None else f"{name} by {candidate.rule.name}"
 
 
 def _likelihood(one: Judged) -> float:

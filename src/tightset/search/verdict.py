@@ -34,6 +34,7 @@ class Verdict(NamedTuple):
     fallback: str = "tuned logistic regression"
     shared: float | None = None  # the level whose measure serves all, if sets are nested
     price: float = 0.0  # how much larger its sets are than those of this level's own measure, as a share
+    aimed: float | None = None  # the coverage that was trained for and compared at, if not the level
 
     def gain(self) -> tuple[float, float, float]:
         """How much smaller the sets are than the baseline's, as a share, and the ends of its 95 % interval."""
@@ -59,6 +60,9 @@ class Found(NamedTuple):
             price = f"{100 * self.verdict.price:.1f}% larger" if self.verdict.price >= 0.0005 else "no larger"
             level = f"{100 * self.verdict.shared:g}%"
             told.append(f"The measure of {level} serves all levels, which makes sets nested and {price}.")
+        if self.verdict.aimed is not None:
+            aimed = f"{100 * self.verdict.aimed:.4g}%"
+            told.append(f"With assurance sets cover {aimed} on average; they were trained and compared at that.")
         if self.sample is not None:
             some, of_all = self.sample
             told.append(f"It was chosen on a sample of {some:,} of {of_all:,} training rows, and trained on all.")

@@ -48,12 +48,14 @@ def lbfgs(
     max_iter: int,
     memory: int = 10,
     tol: float = 1e-6,
+    scale: Array | None = None,
     callback: Callable[[int, int], None] | None = None,
 ) -> Solution:
     """Minimise from ``theta (B, ...)``; a candidate stops when three steps in a row gain less than ``tol`` (relative).
 
-    ``max_iter`` counts evaluations. A candidate without a finite start gets the status ``nonfinite`` and the loss
-    infinity; trial points that are not finite are only stepped back from.
+    Descent is in ``theta / scale``, with ``scale`` of the shape of ``theta`` or one that broadcasts to it: the better
+    the loss is conditioned there, the fewer steps. ``max_iter`` counts evaluations. A candidate without a finite start
+    gets the status ``nonfinite`` and the loss infinity; trial points that are not finite are only stepped back from.
 
     >>> class Bowl:
     ...     def __call__(self, theta):
@@ -71,12 +73,13 @@ def lbfgs(
     status = np.full(B, "max_iter", dtype="<U9")
     n_iter = np.full(B, max_iter)
     active, current = np.arange(B), problem
+    scales = xp.reshape(xp.ones_like(theta) if scale is None else xp.broadcast_to(scale, theta.shape), (B, -1))
 
     def evaluate(x: Array) -> tuple[Array, Array]:
-        loss, gradient = current(xp.reshape(x, (len(active), *shape)))
-        return loss, xp.reshape(gradient, x.shape)
+        loss, gradient = current(xp.reshape(x * scales, (len(active), *shape)))
+        return loss, xp.reshape(gradient, x.shape) * scales
 
-    x = xp.reshape(xp.asarray(theta, copy=True), (B, -1))
+    x = xp.reshape(xp.asarray(theta, copy=True), (B, -1)) / scales
     with np.errstate(all="ignore"):
         loss, gradient = evaluate(x)
     none = xp.zeros((B, memory, x.shape[1]), dtype=x.dtype, device=x.device)
@@ -102,7 +105,7 @@ def lbfgs(
         done = failed | still | (iteration == max_iter)
         if done.any():
             at = np.flatnonzero(done)
-            found[active[at]] = xp.reshape(state.x[at], (len(at), *shape))
+            found[active[at]] = xp.reshape(state.x[at] * scales[at], (len(at), *shape))
             loss_of[active[at]] = np.where(failed[at], np.inf, to_numpy(state.loss)[at])
             status[active[still]] = "converged"
             status[active[failed]] = "nonfinite"
@@ -110,7 +113,7 @@ def lbfgs(
             keep = np.flatnonzero(~done)
             if len(keep) == 0:
                 break
-            active, state, failed = active[keep], state.take(keep), failed[keep]
+            active, state, failed, scales = active[keep], state.take(keep), failed[keep], scales[keep]
             current = problem.take(active)
         with np.errstate(all="ignore"):  # a trial point may overflow; it is then stepped back from
             trial = state.x + state.length[:, None] * state.direction

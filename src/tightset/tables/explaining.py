@@ -15,6 +15,7 @@ import numpy as np
 from tightset.conformal.assurance import least_error
 from tightset.conformal.ranks import significance
 from tightset.estimators.fitted import Fitted
+from tightset.estimators.ordering import order_of
 from tightset.tables.predictor import TablePredictor
 
 __all__ = ["Explanation", "Influence", "explain"]
@@ -41,14 +42,27 @@ class Explanation(NamedTuple):
     calibration_rows: np.ndarray  # (C,), of each label its own where coverage is by label
     influences: list[Influence]
     assurance: Fraction | None = None
+    along: np.ndarray | None = None  # (C,), the order that the labels have
 
     @property
     def order(self) -> np.ndarray:
-        """Labels ``(C,)`` by falling p-value; those without calibration rows, which are in every set, at last."""
-        return self.ranked(self.p)
+        """Labels ``(C,)`` in their order, if they have one; else as `ranked`."""
+        return self.ranked(self.p) if self.along is None else self.along
+
+    @property
+    def best(self) -> int:
+        """The label with the largest p-value."""
+        return int(self.ranked(self.p)[0])
+
+    def shown(self, names: np.ndarray, kept: np.ndarray, p: np.ndarray) -> str:
+        """The names of a set ``(C,)``; the ends of an interval, if labels have an order."""
+        inside = [str(names[at]) for at in (self.ranked(p) if self.along is None else self.along) if kept[at]]
+        if self.along is not None and len(inside) > 2:
+            return f"{inside[0]} to {inside[-1]}"
+        return ", ".join(inside) or "(empty)"
 
     def ranked(self, p: np.ndarray) -> np.ndarray:
-        """Labels ``(C,)`` in that order for other p-values ``(C,)``, such as those of an influence."""
+        """Labels ``(C,)`` by falling p-value ``(C,)``; those without calibration rows, in every set, at last."""
         return np.argsort(np.where(self.calibration_rows > 0, -p, 0), kind="stable")
 
     def joins_above(self, label: int) -> float:
@@ -88,7 +102,8 @@ def explain(model: TablePredictor, frame: Any, confidence: Any) -> Explanation:
         for place, column in enumerate(model.encoding.columns)
     ]
     influences.sort(key=lambda one: -one.moved)
-    return Explanation(float(1 - significance(confidence)), p[0], sets[0], rows, influences, fitted.assurance)
+    level = float(1 - significance(confidence))
+    return Explanation(level, p[0], sets[0], rows, influences, fitted.assurance, order_of(predictor))
 
 
 def _rows_of_group(fitted: Fitted, group: Any) -> np.ndarray:

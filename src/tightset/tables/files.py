@@ -19,7 +19,6 @@ import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from tightset.exceptions import TableError, needed_for
@@ -32,7 +31,7 @@ from tightset.tables.dialect import (
     said,
     swallowed,
 )
-from tightset.tables.parquet import BEGINNING, batches
+from tightset.tables.parquet import BEGINNING, batches, orders_of
 from tightset.tables.streams import MAGIC, Bounded, Counted, check_is_file, unpacked
 from tightset.tables.texts import as_text, gaps, with_gaps
 
@@ -76,8 +75,6 @@ class TableFile:
     [(2, 2)]
     """
 
-    orders: Mapping[str, list[str]] = MappingProxyType({})  # of values of columns; files have none
-
     def __init__(
         self,
         path: Any,
@@ -104,6 +101,11 @@ class TableFile:
         if self.path is not None:
             check_is_file(self.path)
         self._flows = self.path is None or not self.path.is_file()  # pipes can be read once, too
+
+    @property
+    def orders(self) -> Mapping[str, list[str]]:
+        """The values of columns that are ordered categories, in their order; only Parquet has such columns."""
+        return orders_of(self.where) if self.is_parquet and self.where else {}
 
     @property
     def encoding(self) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 
 from tightset.estimators.base import ConformalPredictor
+from tightset.estimators.ordering import order_of
 from tightset.tables.frames import FrameTable
 from tightset.tables.groups import LEFT_OUT, Grouped
+from tightset.tables.orders import check_own_order, order_labels
 from tightset.tables.predictor import TablePredictor
 from tightset.tables.preparing import CALIBRATE, TRAIN, Prepared, fit_parts, prepare, split_rows
 from tightset.tables.target import Rare
@@ -28,6 +30,7 @@ def fit_table(
     rare_labels: str = "keep",
     rare_rows: int | None = None,
     group: str | None = None,
+    ordered: str | Sequence[Any] | None = None,
 ) -> TablePredictor:
     """Fit a predictor, and perhaps a baseline, on a table: the same rows train and calibrate both.
 
@@ -53,6 +56,10 @@ def fit_table(
     group : str, optional
         A column with the group of each row, which is not predicted from. Coverage then holds within each group; rows
         without a value are a group of their own. New rows need the column; sets of an unknown group hold all labels.
+
+    ordered : "auto" or sequence of labels, optional
+        The labels from the lowest to the highest: sets are then intervals of them. ``"auto"`` is the order of an
+        ordered category, or else of whole numbers. It becomes the parameter ``ordered`` of predictor and baseline.
 
     Returns
     -------
@@ -85,6 +92,9 @@ def fit_table(
         drop=[*drop, *table.columns],
         rare=Rare.of(predictor, rare_labels, rare_rows),
     )
+    if ordered is not None:
+        order_labels(ordered, prepared.labelled, predictor, baseline)
+    check_own_order(predictor, prepared.labelled)
     return fit_prepared(prepared, target, predictor, baseline, grouped=table)
 
 
@@ -103,7 +113,9 @@ def fit_prepared(
     encoding.left_out.update(dict.fromkeys([] if grouped is None else grouped.columns, LEFT_OUT))
     labels, numbers = np.unique(np.concatenate([y for _, y in prepared.parts]), return_counts=True)
     of_label = dict(zip(map(str, labels.tolist()), numbers.tolist(), strict=True))
-    in_order = [label for label in prepared.labelled.order if label in of_label] or list(of_label)
+    order = order_of(predictor)
+    names = prepared.labelled.order if order is None else [str(one) for one in predictor.classes_[order].tolist()]
+    in_order = [label for label in names if label in of_label] or list(of_label)
     counts: dict[str, Any] = {
         "labels": {label: of_label[label] for label in dict.fromkeys([*in_order, *of_label])},
         "rows": len(prepared.part),

@@ -10,8 +10,9 @@ import numpy as np
 
 from tightset.exceptions import TableError
 from tightset.tables.dialect import check_names, said
+from tightset.tables.texts import as_text
 
-__all__ = ["BEGINNING", "batches", "first_rows", "write_chosen"]
+__all__ = ["BEGINNING", "batches", "first_rows", "orders_of", "write_chosen"]
 
 BEGINNING = b"PAR1"  # of every such file
 _CELLS = 2**20  # of a batch
@@ -40,6 +41,18 @@ def batches(path: Path, name: str, only: Collection[str] | None = None) -> Itera
 def first_rows(path: Path) -> Any:
     """The first batch."""
     return next(batches(path, str(path)))
+
+
+def orders_of(path: Path) -> dict[str, list[str]]:
+    """The values of columns that are ordered categories, in their order."""
+    pa, pq = _packages()
+    try:
+        with pq.ParquetFile(path) as table:
+            own = [one.name for one in table.schema_arrow if pa.types.is_dictionary(one.type) and one.type.ordered]
+            batch = next(table.iter_batches(_rows_of_a_batch(own), columns=own), None) if own else None
+    except (pa.ArrowInvalid, OSError):
+        return {}  # which is told where the table is read
+    return {} if batch is None else {name: as_text(batch.column(name).dictionary.to_pandas()).tolist() for name in own}
 
 
 def write_chosen(file: Any, path: Path, chosen: np.ndarray) -> None:

@@ -1,8 +1,8 @@
 """Prediction sets of a table, chunk by chunk, as CSV, JSON lines, Parquet or a table to look at.
 
 One line for each row and level: the row number from 1, kept columns, the confidence, the set size, and the labels with
-their p-values, largest first. With calibration by label, a label without calibration rows comes last: its p-value is 1
-because nothing is known about it.
+their p-values, largest first, or in the order of the labels if they have one. With calibration by label, a label
+without calibration rows comes last: its p-value is 1 because nothing is known about it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from tightset.estimators.ordering import order_of
 from tightset.tables.numbers import is_number
 from tightset.tables.predictor import TablePredictor
 
@@ -64,12 +65,13 @@ def _lines(
     fitted = model.predictor.fitted_
     allow_empty = model.predictor.allow_empty
     asked = fitted.ask(levels)
-    known = fitted.rows_of_labels() > 0
+    known, order = fitted.rows_of_labels() > 0, order_of(model.predictor)
+    rank = None if order is None else np.argsort(order)
     for start in range(0, len(rows), _AT_ONCE):
         some = slice(start, start + _AT_ONCE)
         of = None if groups is None else groups[some]
         both = fitted.sets_and_p(asked, rows[some], of, allow_empty=allow_empty)
-        found = [_ordered(sets, p, known) for sets, p in both]
+        found = [_listed(sets, p, known, rank) for sets, p in both]
         for at, (number, beside) in enumerate(zip(frame.index[some].tolist(), kept[some].tolist(), strict=True)):
             for level, (order, p, sizes) in zip(levels, found, strict=True):
                 size = sizes[at]
@@ -87,12 +89,16 @@ def answers(model: TablePredictor, frame: Any, keep: Sequence[str], *, strict: b
     return (Line(row + 1, own, float(level), [str(one)] * sure, [q] * sure) for row, own, one, sure, q in told)
 
 
-def _ordered(sets: np.ndarray, p: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[int]]:
-    """The labels of each set before the others, by falling p-value; these p-values; and how many are in the set."""
+def _listed(
+    sets: np.ndarray, p: np.ndarray, known: np.ndarray, rank: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray, list[int]]:
+    """The labels of each set before the others; these p-values; and how many are in the set.
+
+    Labels come by their ``rank (C,)`` if they have an order, else by falling p-value.
+    """
     sizes = sets.sum(axis=1)
-    order = np.argsort(np.where(sets, np.where(known, -p, 0), np.inf), axis=1, kind="stable")[
-        :, : max(int(sizes.max(initial=0)), 1)
-    ]
+    place = np.where(known, -p, 0) if rank is None else rank
+    order = np.argsort(np.where(sets, place, np.inf), axis=1, kind="stable")[:, : max(int(sizes.max(initial=0)), 1)]
     return order, np.take_along_axis(p, order, axis=1).astype(np.float64), sizes.tolist()
 
 

@@ -57,6 +57,7 @@
     const first = top(r).filter((c) => has(r, c));
     const known = new Set(first);
     for (let c = 0; c < C; c++) if (!known.has(c) && has(r, c)) first.push(c);
+    if (data.rank) first.sort((a, b) => data.rank[a] - data.rank[b]);
     return first;
   };
   const showSet = (r, whole) => {

@@ -1,0 +1,79 @@
+"""What sets of ordered labels are worth: how wide they are, whether they have gaps, how far off misses are.
+
+Conventions
+-----------
+sets : (n, C) bool; y : (n,) integer labels, below 0 for one that no set can hold; order : (C,), columns from the lowest
+label to the highest. Ranks are places in that order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tightset.conformal.metrics import Row, checked
+
+__all__ = ["evaluate_intervals", "widths"]
+
+
+def widths(sets: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """The width ``(n,)`` of sets ``(n, C)``: the distance between their ends in ranks plus one, 0 if they are empty.
+
+    >>> widths(np.array([[True, False, True], [False, True, False], [False, False, False]]), np.arange(3))
+    array([3, 1, 0])
+    """
+    low, high = _ends(sets[:, order])
+    return np.asarray(high - low + 1)
+
+
+def evaluate_intervals(sets: np.ndarray, y: np.ndarray, *, order: Any = None) -> Row:
+    """Measure sets of ordered labels: their width, the share with gaps, and how far misses are from the set.
+
+    Parameters
+    ----------
+    sets : ndarray of bool of shape (n_samples, n_classes)
+        Whether each label is in the set of each row.
+    y : ndarray of int of shape (n_samples,)
+        The column of each row's label, below 0 for one that no set can hold.
+    order : array-like of int of shape (n_classes,), optional
+        The columns from the lowest label to the highest; by default as they are.
+
+    Returns
+    -------
+    row : dict of str to float
+        ``mean_width``, the mean distance between the ends of a set, in ranks, plus one: an empty set has width 0, and
+        a gap counts like a label. ``with_gaps``, the share of sets that are no intervals. ``miss_distance``, the mean
+        distance in ranks from the true label to the nearest one in the set, over rows that are missed, NaN if there are
+        none. ``missed_by_more``, the share of all rows that are missed by more than one rank. A row with an empty set,
+        or with a label below 0, has no distance, and counts for neither of the two.
+
+    Examples
+    --------
+    >>> sets = np.array([[True, True, False, False], [True, False, True, False]])
+    >>> evaluate_intervals(sets, np.array([3, 1]))
+    {'mean_width': 2.5, 'with_gaps': 0.5, 'miss_distance': 1.5, 'missed_by_more': 0.5}
+    """
+    sets, y = checked(sets, y)
+    C = sets.shape[1]
+    order = np.arange(C) if order is None else np.asarray(order)
+    if order.shape != (C,) or order.dtype.kind not in "iu" or not np.array_equal(np.sort(order), np.arange(C)):
+        raise ValueError(f"order must hold the numbers of the {C} columns, each once; got {order.tolist()}")
+    inside = sets[:, order]
+    low, high = _ends(inside)
+    rank = np.argsort(order)[y]  # of no account where y is below 0
+    distance = np.min(np.where(inside, np.abs(np.arange(C) - rank[:, None]), C), axis=1)
+    off = distance[(y >= 0) & (distance > 0) & inside.any(axis=1)]
+    width = high - low + 1
+    return {
+        "mean_width": float(width.mean()),
+        "with_gaps": float((inside.sum(axis=1) < width).mean()),
+        "miss_distance": float(off.mean()) if len(off) else float("nan"),
+        "missed_by_more": float((off > 1).sum() / len(y)),
+    }
+
+
+def _ends(inside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The lowest and the highest rank of each set; an empty one ends before it begins."""
+    C, some = inside.shape[1], inside.any(axis=1)
+    return np.where(some, inside.argmax(axis=1), 0), np.where(some, C - 1 - inside[:, ::-1].argmax(axis=1), -1)
