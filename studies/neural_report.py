@@ -100,6 +100,9 @@ epochs chosen in the same way. Unless it says *from scratch*, training starts at
 cross-entropy, as the others go on with their losses: it tells what is due to the loss, and what to going on. *{MEMBERS} members* are networks with other
 starts and other rows held aside, whose log-probabilities are averaged; *shared body* is one network with a head for each level.{missing}
 
+The defaults of `SCPOLoss` (gamma, the share of cross-entropy, averaging) were found while figures of these splits were in view, those of test
+rows too: take differences below a percent for no more than a hint until they are measured on other splits.
+
 ConfTr, VR-ConfTr and rank-weighted training were re-created from their papers' formulas (`studies/rivals.py`). Sets are cut
 at the probability of the label (LAC) for all."""
 
