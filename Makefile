@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo install test lint imports docs docs-pages docs-serve bench bench-ways bench-gpu bench-dask bench-peers claims paper efficiency asked clean
+.PHONY: demo install test lint imports docs docs-pages docs-serve bench bench-ways bench-gpu bench-dask bench-peers claims paper efficiency asked neural clean
 
 # Installs no more than the demo needs, unless more is there.
 demo:
@@ -81,6 +81,12 @@ asked: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group ordered
 	$(BIN)/python -m studies asked run --out results/asked
 	$(BIN)/python -m studies asked report --results results/asked --elsewhere results/asked-h200 --out docs/asked.md
+
+# Networks trained for small sets (some hours on 2 cores; it goes on where it was broken off; needs torch, and fashion_mnist
+# among the raw data), each split by itself: python -m studies neural run --split 0 --out results/neural/0.
+neural: $(VENV)/installed
+	$(BIN)/python -m studies neural run --out results/neural
+	$(BIN)/python -m studies neural report --results results/neural --out docs/neural.md
 
 # MAPIE, crepes and puncc on the same classifiers (one to two hours on 2 cores; raw data: python -m studies data fetch).
 bench-peers: $(VENV)/installed

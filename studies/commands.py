@@ -13,7 +13,7 @@ import typer
 from studies.recipes import DATASETS
 from tightset.cli.show import say
 
-__all__ = ["asked_app", "data_app", "efficiency_app", "paper_app", "peers_app"]
+__all__ = ["asked_app", "data_app", "efficiency_app", "neural_app", "paper_app", "peers_app"]
 
 data_app = typer.Typer(no_args_is_help=True, help="The paper's raw data sets.\n\nExample: python -m studies data list")
 
@@ -26,6 +26,10 @@ efficiency_app = typer.Typer(
 asked_app = typer.Typer(
     no_args_is_help=True,
     help="Training for what is asked.\n\nExample: python -m studies asked run --dataset wine --splits 1",
+)
+neural_app = typer.Typer(
+    no_args_is_help=True,
+    help="Networks trained for small sets.\n\nExample: python -m studies neural run --split 0 --family scpo",
 )
 peers_app = typer.Typer(
     no_args_is_help=True,
@@ -275,6 +279,50 @@ def asked_report(
     from studies.asked_report import write_asked
 
     write_asked(results, out, elsewhere or ())
+    say(f"written: {out}")
+
+
+@neural_app.command("run")
+def neural_run(
+    out: Annotated[Path, typer.Option(help="Folder of results; a run that was broken off goes on there.")] = Path(
+        "results/neural"
+    ),
+    split: Annotated[list[int] | None, typer.Option(min=0, help="Only this split; may be repeated.")] = None,
+    family: Annotated[list[str] | None, typer.Option(help="Only these methods; may be repeated.")] = None,
+    data_dir: DataDir = None,
+    device: Annotated[str | None, typer.Option(help="A PyTorch device.")] = None,
+) -> None:
+    """Train networks with every loss; every finished row is kept.
+
+    Example: python -m studies neural run --split 0 --family scpo --out quick
+    """
+    import torch
+
+    from studies.neural import FAMILIES, NEURAL, plan
+
+    for name in family or ():
+        if name not in FAMILIES:
+            raise typer.BadParameter(f"{name} is none of {', '.join(FAMILIES)}", param_hint="--family")
+    torch.set_num_threads(1)  # batches are small, and bits are then the same on any number of cores
+    experiments = plan(split or range(5), family or FAMILIES)
+    _measure(NEURAL, experiments, out, data_dir, device)
+    say(f"{len(experiments)} rows in {out / 'rows.csv'}; next: python -m studies neural report --results {out}")
+
+
+@neural_app.command("report")
+def neural_report(
+    results: Annotated[
+        Path, typer.Option(help="Folder of results of `neural run`, or of several such folders.")
+    ] = Path("results/neural"),
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("docs/neural.md"),
+) -> None:
+    """Write the page about networks from stored results.
+
+    Example: python -m studies neural report --results results/neural --out docs/neural.md
+    """
+    from studies.neural_report import write_neural
+
+    write_neural(results, out)
     say(f"written: {out}")
 
 

@@ -37,7 +37,7 @@ class Study(NamedTuple):
 
     ``workshop(dataset, seed, data_dir, device)`` has a method ``measure(experiment)`` that returns the row; ``cost`` of
     an experiment is in any unit; ``beside(experiments, data_dir)`` is measured once for the file ``errata.json``;
-    ``packages`` are those whose versions matter, besides the usual ones.
+    ``packages`` are those whose versions matter, besides the usual ones; ``files(dataset, data_dir)`` the raw files.
     """
 
     key: tuple[str, ...]
@@ -46,6 +46,7 @@ class Study(NamedTuple):
     cost: Callable[[Any], float]
     beside: Callable[..., Any] | None = None
     packages: tuple[str, ...] = ()
+    files: Callable[..., Any] = raw_files
 
 
 def read_rows(path: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:
@@ -82,7 +83,7 @@ def run(
     with _locked(out):
         done = {_key(study, row) for row in read_rows(path, study.columns)}
         todo = [experiment for experiment in experiments if _key(study, experiment._asdict()) not in done]
-        data = {name: [file.path for file in raw_files(name, data_dir)] for name in dict.fromkeys(e[0] for e in todo)}
+        data = {name: [file.path for file in study.files(name, data_dir)] for name in dict.fromkeys(e[0] for e in todo)}
         log = Log(out / "run.json", device, data, study.packages)
         left, total = sum(map(study.cost, todo)), sum(map(study.cost, experiments))
         workshop = None

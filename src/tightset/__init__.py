@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from tightset.estimators.scpo import SCPOClassifier
     from tightset.exceptions import ModelFileError, TableError, TightsetWarning
     from tightset.export.onnx import to_onnx
+    from tightset.neural.classifier import SCPONeuralClassifier
+    from tightset.neural.loss import SCPOLoss
+    from tightset.neural.settings import Training
     from tightset.report.write import ReportPage, write_report
     from tightset.search.settings import Grid, Search
     from tightset.tables.fitting import fit_table
@@ -24,10 +27,13 @@ __all__ = [
     "ModelFileError",
     "ReportPage",
     "SCPOClassifier",
+    "SCPOLoss",
+    "SCPONeuralClassifier",
     "Search",
     "TableError",
     "TablePredictor",
     "TightsetWarning",
+    "Training",
     "__version__",
     "compare",
     "fit_table",
@@ -46,10 +52,13 @@ _HOMES = {
     "ModelFileError": "exceptions",
     "ReportPage": "report.write",
     "SCPOClassifier": "estimators.scpo",
+    "SCPOLoss": "neural.loss",
+    "SCPONeuralClassifier": "neural.classifier",
     "Search": "search.settings",
     "TableError": "exceptions",
     "TablePredictor": "tables.predictor",
     "TightsetWarning": "exceptions",
+    "Training": "neural.settings",
     "compare": "estimators.comparing",
     "fit_table": "tables.fitting",
     "load": "tables.stored",

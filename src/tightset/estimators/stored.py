@@ -15,11 +15,10 @@ from tightset.estimators.checks import check_levels
 from tightset.estimators.conformal import ConformalClassifier
 from tightset.estimators.fitted import Fold
 from tightset.estimators.ordering import label_order
-from tightset.estimators.scpo import SCPOClassifier
 from tightset.models.stored import check_scores, refused
-from tightset.search.grid import Chosen
-from tightset.search.verdict import Found
+from tightset.search.problem import Record
 from tightset.storage.fields import fits, must
+from tightset.storage.registry import is_storable
 
 __all__ = ["check_predictor"]
 
@@ -27,7 +26,7 @@ _LABELS = "biufmMUOT"  # kinds of arrays that classes may be
 
 
 def check_predictor(model: ConformalPredictor) -> None:
-    must(isinstance(model, (ConformalClassifier, SCPOClassifier)), f"a {type(model).__name__} is no model")
+    must(is_storable(type(model)), f"a {type(model).__name__} is no model")
     name = type(model).__name__
     for field in inspect.signature(type(model)).parameters:
         must(field in vars(model), f"{name}.{field} is missing")
@@ -68,7 +67,7 @@ def check_predictor(model: ConformalPredictor) -> None:
         if isinstance(model, ConformalClassifier):
             must(fold.record is None, "Fold.record must be none")
         else:
-            must(fits(fold.record, list[Found] | list[Chosen]), "Fold.record must be what a search found")
+            must(fits(fold.record, list[Record]), "Fold.record must be what a search found")
             must(len(fold.record) == measures, f"Fold.record must be of {measures} levels")
             _check_tables([one.table for one in fold.record])
 

@@ -20,6 +20,7 @@ from tightset.measures import MEASURES
 from tightset.models.class_scores import Averaged
 from tightset.models.columns import Columns
 from tightset.models.ensembles import STEEPNESS, Ensemble, LinearModel, LogProbabilities, Member, Stacked, Tempered
+from tightset.models.networks import Network
 from tightset.models.scored import Logistic, Scored
 from tightset.models.trees import Trees
 
@@ -41,6 +42,8 @@ def add_scores(graph: Graph, X: str, model: Any, classes: np.ndarray, p: int) ->
             raise refusal(f"conformity_score={model.score!r}", why)
         scores, shares = _scored(graph, P, model.score, len(classes))
         return _hulls(graph, scores, _error(graph, P, model, shares), model.order)
+    if isinstance(model, Network):
+        raise refusal("SCPONeuralClassifier", "networks have no ONNX export here; model files predict without PyTorch")
     raise refusal(type(model).__name__, "it is not a model of this library")
 
 

@@ -13,6 +13,7 @@ from tightset.measures import MEASURES
 from tightset.models.class_scores import Averaged, Given
 from tightset.models.columns import Columns
 from tightset.models.ensembles import Ensemble, LinearModel, LogProbabilities, Member, Stacked, Tempered
+from tightset.models.networks import Network, Perceptron
 from tightset.models.rules import ByExpectedCost
 from tightset.models.scored import Logistic, Scored
 from tightset.models.trees import LIBRARIES, Trees
@@ -46,6 +47,8 @@ def check_scores(model: Any, columns: int | None, classes: np.ndarray) -> None:
             floats(model.theta, "LinearModel.theta", _width(model.columns, columns) + 1, C)
         case Stacked():
             _check_stacked(model, columns, classes)
+        case Network():
+            _check_network(model, columns, C)
         case Scored():
             must(is_storable(type(model.score)) and not model.score.is_open, "Scored.score must be a score")
             _check_order(model.order, "Scored.order", C)
@@ -141,6 +144,23 @@ def _check_trees(trees: Trees, columns: int | None, C: int) -> None:
     zeros = np.zeros((1, columns or 0))
     scores = refused("Trees.booster", lambda: trees.scores(zeros))
     must(scores.shape == (1, C) and np.isfinite(scores).all(), "Trees.booster must score each class, by a number")
+
+
+def _check_network(network: Network, columns: int | None, C: int) -> None:
+    floats(network.shift, "Network.shift", C)
+    must(network.level >= 0 and len(network.members) > 0, "Network.level must be one of those that there are")
+    for layers in network.members:
+        if not isinstance(layers, Perceptron):
+            raise ModelFileError("Network.members must be layers")
+        width = int(columns or 0)
+        if layers.scaling is not None:
+            floats(layers.scaling.centre, "Scaling.centre", width)
+            must(floats(layers.scaling.scale, "Scaling.scale", width) > 0, "Scaling.scale must be positive")
+        must(0 < len(layers.weights) == len(layers.biases), "Perceptron.weights must be as many as the biases")
+        for W, b in zip(layers.weights, layers.biases, strict=True):
+            width = floats(W, "Perceptron.weights", width, None).shape[1]
+            floats(b, "Perceptron.biases", width)
+        must(width % C == 0 and width >= C * (network.level + 1), "Perceptron.weights must end in the classes")
 
 
 def check_classifier(model: Any, columns: int | None, classes: np.ndarray) -> None:

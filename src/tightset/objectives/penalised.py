@@ -12,7 +12,7 @@ from tightset.compute.arrays import Array, Run, label_runs, namespace, own_label
 from tightset.conformal.inefficiency import SIZE, Inefficiency
 from tightset.objectives.weights import together
 
-__all__ = ["FORMS", "Penalised", "Sums"]
+__all__ = ["FORMS", "Penalised", "Sums", "transformed"]
 
 FORMS = ("L", "log L", "-1/L", "-1/L^2")
 
@@ -109,7 +109,7 @@ class Penalised:
         weight, inefficiency, covered = sums
         V = covered / weight - (1 - self.eps)
         L = inefficiency / weight + self.lam * V * V
-        value, slope = _transform(L, self.form)
+        value, slope = transformed(L, self.form)
         a = -slope * self.gamma / (4 * weight)
         return value, a, a * 2 * self.lam * V
 
@@ -124,7 +124,7 @@ class Penalised:
         return loss, dA
 
 
-def _transform(L: Array, form: str) -> tuple[Array, Array]:
+def transformed(L: Array, form: str) -> tuple[Array, Array]:
     """An increasing function of ``L`` and its derivative."""
     if form == "L":
         return L, namespace(L).ones_like(L)

@@ -11,6 +11,7 @@ from tightset.estimators.base import ConformalPredictor
 from tightset.estimators.description import check_said
 from tightset.estimators.stored import check_predictor
 from tightset.exceptions import ModelFileError
+from tightset.neural import classifier, records  # noqa: F401 - what they define may be in a file
 from tightset.storage.fields import fits, must, shown
 from tightset.storage.file import open_model
 from tightset.storage.packing import unpack

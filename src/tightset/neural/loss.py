@@ -1,0 +1,326 @@
+"""`SCPOLoss`: set size at exact coverage as a loss for mini-batches, in a training loop of your own."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Any
+
+import numpy as np
+
+from tightset.exceptions import needed_for
+
+with needed_for("SCPOLoss", "torch"):
+    import torch
+    from torch import Tensor, nn
+
+from tightset.conformal.costs import cost_matrix
+from tightset.conformal.inefficiency import SIZE, as_inefficiency
+from tightset.conformal.ranks import significance
+from tightset.neural.memory import Memory, OwnScores, by_category, solve
+from tightset.objectives.penalised import FORMS, transformed
+from tightset.objectives.terms import Terms
+
+__all__ = ["SCPOLoss"]
+
+_ROWS_BELOW = 100  # of every category, below its threshold, among the rows that are remembered
+_TINY = 1e-30
+_SCORES = ("softmax", "linear")
+
+
+class SCPOLoss(nn.Module):
+    """Mean set size at exact coverage, as a loss for training a network on mini-batches.
+
+    Indicators of labels being in sets are replaced by sigmoids, the threshold ``q`` is solved for, and its derivative
+    is part of the gradient::
+
+        loss = mean_i f(s_i),    s_i = sum_y cost_iy sigma(gamma (A_iy - q)),
+        q such that  mean_i sigma(gamma (A_i,y_i - q)) = confidence
+
+    with scores ``A = log_softmax(logits)``. A batch has too few rows to say where ``q`` is, and how it moves. So both
+    are computed from the rows of many batches: the scores of the last ``memory`` rows are remembered (in the
+    ``state_dict``, so that training can be resumed), and the gradient is that of the loss of all rows on average, for
+    batches of any size. This part of the loss grows from 0 while the memory fills. In ``eval`` mode nothing is
+    remembered.
+
+    Parameters
+    ----------
+    n_classes : int
+        The number of labels, which are ``0 ... n_classes - 1``.
+    confidence : float, default 0.95
+        The level that the sets are trained for.
+    objective : {"profiled", "penalised"}, default "profiled"
+        ``"penalised"`` is the loss of the paper: ``q`` is fixed and missed coverage costs ``lam V**2``,
+        ``V = mean_i sigma(gamma (A_i,y_i - q)) - confidence``. It has one threshold and no costs.
+    inefficiency : str, float or pair of functions, default "size"
+        ``f``, as in `SCPOClassifier`.
+    gamma : float, default 2.0
+        How steep the sigmoids are. Small ones see more labels around the threshold, large ones only those near it.
+    cross_entropy : float, default 0.3
+        This much of the cross-entropy is added: it keeps apart labels far from the threshold, where there is no
+        gradient else. With 0 the loss is what the formula says.
+    label_conditional : bool, default False
+        A threshold for each label, as for ``SCPOClassifier(label_conditional=True)``.
+    n_groups : int or None, default None
+        A threshold for each group: the loss is then called with ``groups`` in ``0 ... n_groups - 1``.
+    cost : dict, array-like of shape (n_classes,) or (n_classes, n_classes), or None, default None
+        What a label in a set costs, by label, or by true label (row) and label in the set (column).
+    labels : array-like of shape (n_samples,), optional
+        The labels of all training rows: labels or groups with too few rows for a threshold of their own then share
+        one, and costs are weighted by the shares of labels.
+    label_groups : array-like of shape (n_samples,), optional
+        The groups of these rows.
+    scores : {"softmax", "linear"} or None, default None
+        ``A`` is ``log_softmax(logits)``, or the logits themselves, as the paper has it. None is ``"softmax"`` if
+        profiled and ``"linear"`` if penalised.
+    memory : int or None, default None
+        Rows that are remembered. By default so many that 100 of each category are below its threshold: 2,000 at 95 %,
+        10,000 at 99 %. Of a batch that is no smaller, only its own rows count: with 0 that is so for every batch, as it
+        should be for training on all rows at once.
+    lam, q, form : float, float and str
+        Of the penalised objective: the penalty, the threshold, and which increasing function of the loss ``L`` is
+        minimised: ``"L"``, ``"log L"``, ``"-1/L"`` or ``"-1/L^2"``.
+
+    Notes
+    -----
+    The quantile of a batch of 256 rows would be noisy, biased, and correlated with the gradient that it is used in;
+    docs/neural.md has what that costs. Rows of a batch should be drawn at random from all rows.
+
+    Examples
+    --------
+    >>> import torch
+    >>> criterion = SCPOLoss(n_classes=3, confidence=0.9)
+    >>> logits = torch.zeros(8, 3, requires_grad=True)
+    >>> loss = criterion(logits, torch.tensor([0, 1, 2, 0, 1, 2, 0, 1]))
+    >>> loss.backward()
+    >>> logits.grad.shape
+    torch.Size([8, 3])
+    """
+
+    index: Tensor
+    offset: Tensor
+    price: Tensor | None
+    threshold: Tensor
+    swept: Tensor
+
+    def __init__(
+        self,
+        n_classes: int,
+        confidence: Any = 0.95,
+        *,
+        objective: str = "profiled",
+        inefficiency: Any = "size",
+        gamma: float = 2.0,
+        cross_entropy: float = 0.3,
+        label_conditional: bool = False,
+        n_groups: int | None = None,
+        cost: Any = None,
+        labels: Any = None,
+        label_groups: Any = None,
+        scores: str | None = None,
+        memory: int | None = None,
+        lam: float = 10.0,
+        q: float = 1.0,
+        form: str = "L",
+    ) -> None:
+        super().__init__()
+        self.eps = float(significance(confidence))
+        self.f = as_inefficiency(inefficiency)
+        self.n_classes, self.gamma, self.cross_entropy = n_classes, gamma, cross_entropy
+        self.objective, self.lam, self.q, self.form = objective, lam, q, form
+        self.scores = ("softmax" if objective == "profiled" else "linear") if scores is None else scores
+        self.n_groups = n_groups
+        self._check_parameters(memory, single=not label_conditional and n_groups is None and cost is None)
+        terms = self._terms(label_conditional, cost, labels, label_groups)
+        self.T = terms.n_thresholds
+        price = None if terms.cost is None else terms.cost / (terms.unit if self.f == SIZE else 1.0)
+        self.register_buffer("index", torch.as_tensor(terms.index), persistent=False)
+        self.register_buffer("offset", torch.as_tensor(terms.offset), persistent=False)
+        self.register_buffer("price", None if price is None else torch.as_tensor(price), persistent=False)
+        self.register_buffer("threshold", torch.zeros(self.T, dtype=torch.float64))
+        self.register_buffer("swept", torch.zeros(self.T, dtype=torch.float64))
+        rows = ceil(_ROWS_BELOW / self.eps) * self.T if memory is None else memory
+        self.memory = Memory(rows if labels is None else min(rows, len(labels)))
+
+    def _check_parameters(self, memory: Any, *, single: bool) -> None:
+        if not isinstance(self.n_classes, (int, np.integer)) or self.n_classes < 2:
+            raise ValueError(f"n_classes must be a whole number, 2 or more; got {self.n_classes!r}")
+        if self.objective not in ("profiled", "penalised"):
+            raise ValueError(f"objective must be 'profiled' or 'penalised'; got {self.objective!r}")
+        if self.objective == "penalised" and not single:
+            raise ValueError(
+                "objective='penalised' has one threshold and no costs: leave label_conditional, n_groups and cost out, "
+                "or use 'profiled'"
+            )
+        if self.scores not in _SCORES:
+            raise ValueError(f"scores must be one of {', '.join(map(repr, _SCORES))}; got {self.scores!r}")
+        if self.form not in FORMS:
+            raise ValueError(f"form must be one of {', '.join(map(repr, FORMS))}; got {self.form!r}")
+        if memory is not None and (not isinstance(memory, (int, np.integer)) or memory < 0):
+            raise ValueError(f"memory must be a number of rows, 0 or more, or None; got {memory!r}")
+        for name in ("gamma", "lam"):
+            if not 0 < getattr(self, name) < np.inf:
+                raise ValueError(f"{name} must be a positive number; got {getattr(self, name)!r}")
+        if not 0 <= self.cross_entropy < np.inf:
+            raise ValueError(f"cross_entropy must be a number, 0 or more; got {self.cross_entropy!r}")
+
+    def _terms(self, by_label: bool, cost: Any, labels: Any, label_groups: Any) -> Terms:
+        """Categories and costs; without labels, every label is as frequent as the others and no category is small."""
+        C, G = self.n_classes, self.n_groups or 1
+        if labels is None:
+            rows = ceil(2 / self.eps)
+            y, group = (one.ravel() for one in np.tile(np.indices((C, G)), (1, 1, rows)))
+        else:
+            y = np.asarray(labels)
+            group = None if label_groups is None else np.asarray(label_groups)
+            if self.n_groups is not None and group is None:
+                raise ValueError("labels of rows in groups need label_groups beside them")
+        found = Terms.of(
+            y,
+            C,
+            self.eps,
+            by_label=by_label,
+            group=group if self.n_groups is not None else None,
+            cost=cost_matrix(cost, np.arange(C)),
+            false_only=self.f.observed,
+        )
+        return found or Terms(np.zeros((1, C), dtype=np.int64), None, np.zeros(C), None)
+
+    def forget(self) -> None:
+        """Remember no row, as at the start."""
+        self.memory.forget()
+
+    # ---- the loss -----------------------------------------------------------------------------------------------
+
+    def forward(
+        self, logits: Tensor, y: Tensor, *, groups: Tensor | None = None, sample_weight: Tensor | None = None
+    ) -> Tensor:
+        """Return the loss of a batch.
+
+        Parameters
+        ----------
+        logits : Tensor of shape (n_samples, n_classes)
+            What the network says.
+        y : Tensor of shape (n_samples,)
+            The labels.
+        groups : Tensor of shape (n_samples,), optional
+            The groups, if there are ``n_groups``.
+        sample_weight : Tensor of shape (n_samples,), optional
+            Weights of the rows.
+
+        Returns
+        -------
+        loss : Tensor
+            A number, to call ``backward()`` on. Its gradient is what the formula says; its value is corrected to first
+            order for the coverage that the batch does not have.
+        """
+        self._check(logits, y, groups)
+        with torch.no_grad():
+            value, derivative = self._value_and_gradient(logits.detach(), y, groups, sample_weight)
+        return _Stated.apply(logits, value, derivative)
+
+    def _check(self, logits: Tensor, y: Tensor, groups: Tensor | None) -> None:
+        if logits.ndim != 2 or logits.shape[1] != self.n_classes:
+            raise ValueError(
+                f"logits must have a column for each of the {self.n_classes} labels; got shape {tuple(logits.shape)}"
+            )
+        if y.shape != logits.shape[:1] or y.is_floating_point():
+            raise ValueError(
+                f"y must have a label 0 ... {self.n_classes - 1} for each of the {len(logits)} rows; got {y.dtype} of "
+                f"shape {tuple(y.shape)}"
+            )
+        if (groups is None) != (self.n_groups is None):
+            raise ValueError("groups belong to n_groups: give both or neither")
+
+    def _value_and_gradient(
+        self, logits: Tensor, y: Tensor, groups: Tensor | None, sample_weight: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """The loss and its derivative with respect to the logits ``(m, C)``."""
+        kind = logits.dtype if logits.dtype == torch.float64 else torch.float32
+        Z, y = logits.to(kind), y.long()
+        if self.offset.dtype != kind or self.offset.device != Z.device:
+            self.to(device=Z.device, dtype=kind)
+        m = len(Z)
+        w = torch.full_like(Z[:, 0], 1 / m) if sample_weight is None else sample_weight.to(Z) / sample_weight.sum()
+        log_p = torch.log_softmax(Z, 1)
+        at = y[:, None]
+        index = self.index if groups is None else self.index[groups]  # (1 or m, C)
+        own_category = None if self.T == 1 else index.expand(m, -1).gather(1, at)[:, 0]
+        A = log_p if self.scores == "softmax" else Z
+        z = self.gamma * (A if self.price is None else A - self.offset)
+        own_weight = None if sample_weight is None and self.T == 1 else w * m
+        own = OwnScores(z.gather(1, at)[:, 0], own_category, own_weight)
+        value, G = self._in_scores(z, own, w, at, index, y)
+        if self.cross_entropy:
+            mixed = self.cross_entropy * w[:, None]
+            value = value - (mixed * log_p.gather(1, at)).sum()
+            G.scatter_add_(1, at, -mixed)
+            if self.scores == "linear":
+                G += log_p.exp() * mixed
+        if self.scores == "softmax":  # from log-probabilities to logits, for both parts
+            G -= log_p.exp() * G.sum(1, keepdim=True)
+        return value, G.to(logits.dtype)
+
+    def _in_scores(
+        self, z: Tensor, own: OwnScores, w: Tensor, at: Tensor, index: Tensor, y: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The loss and its derivative with respect to the scores ``A``, ``z = gamma (A - offset)``."""
+        q, slope, missed = self._over_many_rows(own)
+        t = torch.sigmoid(z - (q if self.T == 1 else q[index]))
+        price = None if self.price is None else self.price[y]
+        s = (t if price is None else t * price).sum(1)
+        D = t - t * t  # gamma waits until the end
+        dF = D * (w if self.f == SIZE else w * self.f.derivative(s))[:, None]
+        dF = dF if price is None else dF * price
+        inefficiency = (w * self.f(s)).sum()
+        d_own, t_own = w * D.gather(1, at)[:, 0], t.gather(1, at)[:, 0]
+        if self.objective == "penalised":
+            mean = self._running(inefficiency.reshape(1), len(z))
+            value, rate = transformed(mean[0] + self.lam * missed * missed, self.form)
+            G = rate * dF.scatter_add_(1, at, (2 * self.lam * missed * d_own)[:, None])
+            return value, self.gamma * G
+        swept = self._running(by_category(dF, None if self.T == 1 else index.expand_as(dF), self.T), len(z))
+        rho = swept / slope.clamp_min(_TINY)
+        of_rows = rho if own.category is None else rho[own.category]
+        value = inefficiency - (w * of_rows * (t_own - (1 - self.eps))).sum()
+        sure = 1.0 if len(z) >= self.memory.rows else min(1.0, self.memory.seen / self.memory.rows)
+        return sure * value, sure * self.gamma * dF.scatter_add_(1, at, -(of_rows * d_own)[:, None])
+
+    # ---- what is known of many rows -----------------------------------------------------------------------------
+
+    def _over_many_rows(self, own: OwnScores) -> tuple[Tensor, Tensor, Tensor]:
+        """Thresholds ``q (T,)`` in units of the sigmoid, the slope of coverage there, and missed coverage ``V``."""
+        rows = self.memory.remember(own) if self.training else self.memory.with_those_before(own)
+        share = 1.0 if rows.weight is None else rows.weight.sum()
+        if self.objective == "penalised":
+            q = torch.full_like(rows.z[:1], self.gamma * self.q)
+            covered = rows.total(torch.sigmoid(rows.z - q), 1)[0] / share
+            return q, covered, covered - (1 - self.eps)
+        known = self.memory.seen > (len(own.z) if self.training else 0)  # thresholds of the batch before
+        q, slope = solve(rows, self.eps, self.threshold if known else None, self.T, exactly=rows is own)
+        if self.training:
+            self.threshold = q
+        return q, slope / share, q
+
+    def _running(self, batch: Tensor, m: int) -> Tensor:
+        """The mean over the rows that are remembered of what is known batch by batch."""
+        if m >= self.memory.rows:
+            return batch
+        rate = min(1.0, m / max(1, min(self.memory.seen, self.memory.rows)))
+        found = torch.lerp(self.swept, batch.nan_to_num(), rate)
+        if self.training:
+            self.swept = found
+        return found
+
+
+class _Stated(torch.autograd.Function):
+    """A number whose derivative is known."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, value: Tensor, derivative: Tensor) -> Tensor:  # noqa: ARG004
+        ctx.save_for_backward(derivative)
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, *outputs: Tensor) -> tuple[Tensor, None, None]:
+        (derivative,) = ctx.saved_tensors
+        return outputs[0] * derivative, None, None

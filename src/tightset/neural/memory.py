@@ -1,0 +1,134 @@
+"""The scores of recent rows, from which thresholds are computed: those of one batch are too few."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["Memory", "OwnScores", "by_category", "solve"]
+
+_STEPS = 60  # of Newton's method, from anywhere
+_STEPS_ON = 1  # from the threshold of the batch before
+_TINY = 1e-30
+
+
+class OwnScores(NamedTuple):
+    """Scores of own labels in units of the sigmoid, their categories in ``0 ... T - 1``, weights: ``(k,)`` each.
+
+    ``category`` is None if there is one only, and ``weight`` if then all rows count the same.
+    """
+
+    z: Tensor
+    category: Tensor | None
+    weight: Tensor | None
+
+    def total(self, x: Tensor, T: int) -> Tensor:
+        """Weighted sums ``(T,)`` of ``x (k,)`` by category; the mean if all rows count the same."""
+        return x.mean().reshape(1) if self.weight is None else by_category(self.weight * x, self.category, T)
+
+    def share(self, T: int) -> Any:
+        """The weight ``(T,)`` of the rows of each category; 1 if all rows count the same."""
+        return 1.0 if self.weight is None else by_category(self.weight, self.category, T).clamp_min(_TINY)
+
+
+def by_category(x: Tensor, category: Tensor | None, T: int) -> Tensor:
+    """Sums ``(T,)`` of ``x`` over the entries of each category.
+
+    >>> by_category(torch.tensor([1.0, 2.0, 4.0]), torch.tensor([0, 1, 0]), 2)
+    tensor([5., 2.])
+    """
+    if category is None:
+        return x.sum().reshape(1)
+    return torch.zeros(T, dtype=x.dtype, device=x.device).index_add_(0, category.reshape(-1), x.reshape(-1))
+
+
+class Memory(nn.Module):
+    """The last ``rows`` rows that were seen, with the scores that they had then.
+
+    A threshold at 99 % of a batch of 256 rows hangs on two or three of them. Over the rows of many batches it is
+    nearly that of all rows; their scores are as old as they are, which a small step size makes good.
+    """
+
+    def __init__(self, rows: int) -> None:
+        super().__init__()
+        self.rows, self.seen, self.weighted = rows, 0, False
+        self.register_buffer("z", torch.zeros(rows, dtype=torch.float64))
+        self.register_buffer("weight", torch.ones(rows, dtype=torch.float64))
+        self.register_buffer("category", torch.zeros(rows, dtype=torch.int64))
+
+    def forget(self) -> None:
+        self.seen, self.weighted = 0, False
+        self.weight.fill_(1)
+
+    def get_extra_state(self) -> Any:
+        return {"seen": self.seen, "weighted": self.weighted}
+
+    def set_extra_state(self, state: Any) -> None:
+        self.seen, self.weighted = int(state["seen"]), bool(state["weighted"])
+
+    def with_those_before(self, batch: OwnScores) -> OwnScores:
+        """What thresholds are computed from where a batch is not to be remembered."""
+        if self.seen == 0 or len(batch.z) >= self.rows:
+            return batch
+        return self._kept(batch)
+
+    def remember(self, batch: OwnScores) -> OwnScores:
+        """What thresholds are computed from once a batch has come: the last rows, or a batch that is no smaller."""
+        k = len(batch.z)
+        if k >= self.rows:
+            return batch
+        if self.z.dtype != batch.z.dtype or self.z.device != batch.z.device:
+            self.to(device=batch.z.device, dtype=batch.z.dtype)
+        self.weighted = self.weighted or batch.weight is not None
+        weight = torch.ones_like(batch.z) if self.weighted and batch.weight is None else batch.weight
+        start = self.seen % self.rows
+        first = min(k, self.rows - start)
+        for kept, new in ((self.z, batch.z.nan_to_num()), (self.weight, weight), (self.category, batch.category)):
+            if new is not None:
+                kept[start : start + first] = new[:first]
+                if first < k:
+                    kept[: k - first] = new[first:]
+        self.seen += k
+        return self._kept(batch)
+
+    def _kept(self, batch: OwnScores) -> OwnScores:
+        there = slice(0, min(self.seen, self.rows))
+        category = None if batch.category is None else self.category[there]
+        return OwnScores(self.z[there], category, self.weight[there] if self.weighted else None)
+
+
+def solve(own: OwnScores, eps: float, q: Tensor | None, T: int, *, exactly: bool) -> tuple[Tensor, Tensor]:
+    """Thresholds ``q (T,)`` at which coverage is ``1 - eps``, and its slope: ``sum of w sigma'`` by category.
+
+    Newton's method in a bracket, or if not ``exactly`` a step of it from the thresholds ``q`` that there were: the loss
+    is corrected to first order for what is left.
+
+    >>> own = OwnScores(torch.tensor([0.0, 4.0]), None, torch.ones(2))
+    >>> solve(own, 0.5, None, 1, exactly=True)[0]
+    tensor([2.])
+    """
+    z, category, share = own.z, own.category, own.share(T)
+    if q is None:
+        q = torch.quantile(z[:: max(1, len(z) // 1000)], eps).expand(T)
+        exactly = True
+    if exactly:
+        low, high = (z.min() - 40).expand(T), (z.max() + 40).expand(T)
+    tol = 1e-12 if z.dtype == torch.float64 else 1e-6
+    look_every = 1 if z.device.type == "cpu" else 8  # to look holds the device up
+    for step in range(1, (_STEPS if exactly else _STEPS_ON) + 1):
+        t = torch.sigmoid(z - (q if category is None else q[category]))
+        covered = own.total(t, T)
+        slope = covered - own.total(t * t, T)
+        excess = covered / share - (1 - eps)
+        if exactly and step % look_every == 0 and bool((excess.abs() <= tol).all()):
+            break
+        change = excess * share / slope.clamp_min(_TINY)
+        if exactly:
+            low, high = torch.where(excess > 0, q, low), torch.where(excess < 0, q, high)
+            newton = q + change
+            q = torch.where((newton > low) & (newton < high), newton, (low + high) / 2)
+        else:
+            q = q + change.clamp(-1, 1)
+    return q, slope

@@ -1,0 +1,256 @@
+"""`SCPONeuralClassifier`: as a classifier of scikit-learn, its promises, and bad input."""
+
+import pickle
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import check_estimator
+
+import tightset
+from tightset import ModelFileError, SCPONeuralClassifier, TightsetWarning, Training
+from tightset.compute.progress import Progress
+
+QUICK = Training(warm_epochs=12, epochs=6, learning_rate=0.01)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _there(torch):
+    pass
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """Four overlapping classes; two pairs of them can be told apart by a product of columns only."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1200, 6))
+    first, second = 2 * np.sign(X[:, 0] * X[:, 1]), 2 * X[:, 2]
+    y = np.argmax(
+        np.outer(first, [1, 1, -1, -1]) + np.outer(second, [1, -1, 1, -1]) + rng.gumbel(size=(1200, 4)), axis=1
+    )
+    return X[:800], y[:800], X[800:], y[800:]
+
+
+def neural(confidence=0.9, **how):
+    return SCPONeuralClassifier(confidence, **{"network": (16,), "training": QUICK, "random_state": 0, **how})
+
+
+@pytest.mark.filterwarnings("ignore::tightset.TightsetWarning")
+def test_it_is_a_classifier_of_scikit_learn():
+    # A row of weight two is in one batch, and a row that is there twice in two, or held aside.
+    drawn = "which rows are held aside, and in which batch, is drawn at random"
+    check_estimator(
+        SCPONeuralClassifier(training=Training(warm_epochs=15, epochs=3, learning_rate=0.02)),
+        expected_failed_checks={"check_sample_weight_equivalence_on_dense_data": drawn},
+    )
+
+
+def test_coverage_holds_and_sets_are_as_small_as_they_should_be(rows):
+    X, y, X_new, y_new = rows
+    row = neural().fit(X, y).evaluate(X_new, y_new)
+    assert row["coverage"] == pytest.approx(0.9, abs=0.05)
+    linear = tightset.SCPOClassifier(0.9, search="fast", random_state=0).fit(X, y).evaluate(X_new, y_new)
+    assert row["mean_size"] < linear["mean_size"]
+
+
+def test_the_same_seed_gives_the_same_bits_and_leaves_no_trace(rows, torch):
+    X, y, X_new, _ = rows
+    before = torch.get_rng_state()
+    one, other = neural().fit(X, y), clone(neural()).fit(X, y)
+    np.testing.assert_array_equal(one.predict_p(X_new), other.predict_p(X_new))
+    assert (neural(random_state=1).fit(X, y).predict_p(X_new) != one.predict_p(X_new)).any()
+    np.testing.assert_array_equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"confidence": (0.8, 0.9)},
+        {"label_conditional": True, "confidence": 0.8},
+        {"cost": [1, 2, 3, 4], "training": Training(members=2, warm_epochs=8, epochs=2, learning_rate=0.01)},
+        {"network": (8,), "cv": 3},
+        {"class_weight": "balanced", "inefficiency": "multiple"},
+    ],
+    ids=str,
+)
+def test_whatever_is_asked_is_kept_in_files_and_pickles(rows, how, tmp_path):
+    X, y, X_new, y_new = rows
+    clf = neural(**how).fit(X, y)
+    clf.save(tmp_path / "m.tightset")
+    for again in (tightset.load(tmp_path / "m.tightset"), pickle.loads(pickle.dumps(clf))):
+        np.testing.assert_array_equal(again.predict_p(X_new), clf.predict_p(X_new))
+        assert again.summary() == clf.summary()
+    found = clf.evaluate(X_new, y_new)
+    for row in found if isinstance(found, list) else [found]:
+        assert row["coverage"] >= row["confidence"] - 0.06
+        assert 0.8 < row["mean_size"] < 2.9
+
+
+def test_groups_and_assurance(rows):
+    X, y, X_new, y_new = rows
+    groups = (X[:, 0] > 0).astype(int)
+    clf = neural(0.8, assurance=0.9).fit(X, y, groups=groups)
+    hit = clf.predict_set(X_new, groups=(X_new[:, 0] > 0).astype(int))[np.arange(len(y_new)), y_new]
+    for group in (0, 1):
+        assert hit[(X_new[:, 0] > 0) == group].mean() > 0.74
+
+
+def test_stored_networks_predict_without_torch(rows, tmp_path):
+    X, y, X_new, _ = rows
+    clf = neural().fit(X, y)
+    clf.save(tmp_path / "m.tightset")
+    np.save(tmp_path / "X.npy", X_new)
+    np.save(tmp_path / "p.npy", clf.predict_p(X_new))
+    code = """
+def refuse(name, path=None, target=None):
+    if name == "torch":
+        raise ModuleNotFoundError("hidden", name="torch")
+import sys
+sys.meta_path.insert(0, type("Hidden", (), {"find_spec": staticmethod(refuse)}))
+import numpy as np, tightset
+np.testing.assert_array_equal(tightset.load("m.tightset").predict_p(np.load("X.npy")), np.load("p.npy"))
+for use in (lambda: tightset.SCPOLoss, lambda: tightset.SCPONeuralClassifier().fit(np.eye(60), np.arange(60) % 2)):
+    try: use()
+    except ImportError as error: print(error)
+"""
+    ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert re.findall(r"(\w+) needs torch.*tightset\[torch\]", ran.stdout) == ["SCPOLoss", "SCPONeuralClassifier"]
+
+
+# ---- modules of the user's, logits, tensors -------------------------------------------------------------------------
+
+
+def body(torch, width=4, inner=12):
+    torch.manual_seed(0)
+    nn = torch.nn
+    return nn.Sequential(nn.Linear(6, inner), nn.BatchNorm1d(inner), nn.ReLU(), nn.Linear(inner, width))
+
+
+def test_a_module_is_copied_and_trained_at_all_levels(rows, torch, tmp_path):
+    X, y, X_new, y_new = rows
+    module = body(torch)
+    before = [one.clone() for one in module.state_dict().values()]
+    clf = neural((0.8, 0.9), network=module).fit(torch.tensor(X), torch.tensor(y))
+    for one, was in zip(module.state_dict().values(), before, strict=True):
+        np.testing.assert_array_equal(one, was)
+    for row in clf.evaluate(X_new, y_new):
+        assert row["coverage"] == pytest.approx(row["confidence"], abs=0.06)
+        assert row["mean_size"] < 2.2
+    np.testing.assert_array_equal(clf.predict_p(torch.tensor(X_new)), clf.predict_p(X_new))
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(clf)).predict_p(X_new), clf.predict_p(X_new))
+    with pytest.raises(ModelFileError, match=r"network is a Sequential.*pickle"):
+        clf.save(tmp_path / "m.tightset")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_module_has_frozen_stays(rows, torch):
+    X, y, _, _ = rows
+    module = body(torch)
+    module[0].requires_grad_(requires_grad=False)
+    clf = neural(network=module).fit(X, y)
+    trained = clf.fitted_.folds[0].models[0].members[0].network
+    np.testing.assert_array_equal(trained[0].weight, module[0].weight)
+    assert (trained[3].weight != module[3].weight).any()
+
+
+def test_a_head_on_frozen_logits_repairs_them(rows, tmp_path):
+    X, y, X_new, y_new = rows
+    rng = np.random.default_rng(1)
+    good = tightset.ConformalClassifier("logistic", confidence=0.9).fit(X[:300], y[:300])
+    model = good.fitted_.folds[0].models[0]
+    logits, new = (np.log(model.probabilities(one, good.classes_)) for one in (X[300:], X_new))
+    tilt = 4 * rng.normal(size=4)
+    logits, new = 2 * logits + tilt, 2 * new + tilt  # too sure, and of the wrong labels
+    clf = neural(network="logits", training=None).fit(logits, y[300:])
+    plain = tightset.ConformalClassifier("precomputed", confidence=0.9).fit(logits, y[300:])
+    assert clf.evaluate(new, y_new)["mean_size"] < 0.98 * plain.evaluate(new, y_new)["mean_size"]
+    clf.save(tmp_path / "m.tightset")
+    np.testing.assert_array_equal(tightset.load(tmp_path / "m.tightset").predict_p(new), clf.predict_p(new))
+
+
+# ---- what can go wrong ----------------------------------------------------------------------------------------------
+
+
+def test_training_that_was_interrupted_goes_on_to_the_same_result(rows, monkeypatch, tmp_path):
+    X, y, X_new, _ = rows
+    how = {"training": Training(members=2, warm_epochs=4, epochs=3), "confidence": (0.8, 0.9)}
+    whole = neural(**how).fit(X, y)
+    for stop in (2, 6, 9, 13):
+        clf, steps, advance = neural(**how, checkpoint=tmp_path / "state.pt"), [], Progress.advance
+
+        def interrupted(self, n=1, steps=steps, stop=stop, advance=advance):
+            steps.append(n)
+            if sum(steps) > stop:
+                raise KeyboardInterrupt
+            advance(self, n)
+
+        with monkeypatch.context() as patched:
+            patched.setattr("tightset.neural.checkpoints._TIMES", 0)
+            patched.setattr(Progress, "advance", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                clf.fit(X, y)
+        assert not hasattr(clf, "fitted_")
+        assert [path.name for path in tmp_path.iterdir()] == ["state.pt"]
+        clf.fit(X, y)
+        assert list(tmp_path.iterdir()) == []
+        np.testing.assert_array_equal(clf.predict_p(X_new), whole.predict_p(X_new))
+
+
+def test_a_checkpoint_of_something_else_is_refused(rows, monkeypatch, tmp_path):
+    X, y, _, _ = rows
+    path = tmp_path / "state.pt"
+    path.write_bytes(b"no checkpoint")
+    with pytest.raises(ValueError, match="is not a checkpoint"):
+        neural(checkpoint=path).fit(X, y)
+    path.unlink()
+    with monkeypatch.context() as patched:
+        patched.setattr("tightset.neural.checkpoints.Checkpoint.remove", lambda self: None)
+        neural(checkpoint=str(path)).fit(X, y)
+    with pytest.raises(ValueError, match="other rows or settings: remove it"):
+        neural(checkpoint=str(path)).fit(X[:-1], y[:-1])
+    with pytest.raises(ValueError, match="needs a number as random_state"):
+        neural(checkpoint=str(path), random_state=None).fit(X, y)
+
+
+def test_losses_that_are_no_numbers_end_training_at_the_best_state(rows, torch):
+    X, y, X_new, _ = rows
+    broken = Training(warm_epochs=12, epochs=6, learning_rate=0.01, fine_rate=1e25)
+    with pytest.warns(TightsetWarning, match=r"epoch 1 of training for small sets.*Try a smaller fine_rate"):
+        clf = neural(training=broken).fit(X, y)
+    warm = neural(training=Training(warm_epochs=12, epochs=0, learning_rate=0.01)).fit(X, y)
+    np.testing.assert_array_equal(clf.predict_p(X_new), warm.predict_p(X_new))
+    with pytest.raises(ValueError, match="not a finite number from the first epoch on: try a smaller learning_rate"):
+        neural(training=Training(learning_rate=1e25)).fit(X, y)
+
+
+def test_bad_input_is_named(rows, torch):
+    X, y, _, _ = rows
+    cases = [
+        (
+            {"network": body(torch, width=3)},
+            r"number for each of the 4 classes of y, shape \(2, 4\).*it gives \(2, 3\)",
+        ),
+        ({"network": "logits"}, r"logit for each of the 4 classes of y; got 6 columns"),
+        ({"network": "mlp"}, r"network must be a list of the widths.*got 'mlp'"),
+        ({"network": (16, 0)}, "widths that are whole numbers, 1 or more; got 0"),
+        ({"training": {"epochs": 3}}, "training must be a tightset.Training or None"),
+        ({"device": "nonsense"}, "device='nonsense' cannot be used"),
+    ]
+    if not torch.cuda.is_available():
+        cases.append(({"device": "cuda"}, r"device='cuda' cannot be used: .*device=None is the CPU"))
+    for how, match in cases:
+        with pytest.raises(ValueError, match=match):
+            neural(**how).fit(X, y)
+    for name, value, wanted in (
+        ("epochs", -1, "0 or more"),
+        ("dropout", 1.0, "below 1"),
+        ("gamma", 0, "positive number"),
+        ("members", True, "1 or more"),
+        ("batch_size", 0, "1 or more"),
+    ):
+        with pytest.raises(ValueError, match=f"Training: {name} must be a.*{wanted}; got {value}"):
+            Training(**{name: value})

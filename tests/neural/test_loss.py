@@ -1,0 +1,247 @@
+"""`SCPOLoss` against the NumPy objectives, and on mini-batches."""
+
+import numpy as np
+import pytest
+
+from tightset.conformal.costs import cost_matrix
+from tightset.conformal.inefficiency import as_inefficiency
+from tightset.objectives.on_terms import OnTerms, TermsOfRows
+from tightset.objectives.penalised import FORMS, Penalised
+from tightset.objectives.profiled import Profiled
+from tightset.objectives.terms import Terms
+
+K, C, G = 90, 4, 3
+EPS, GAMMA = 0.1, 1.7
+
+
+@pytest.fixture(scope="module")
+def make(torch):
+    from tightset.neural.loss import SCPOLoss
+
+    return lambda **how: SCPOLoss(**{"n_classes": C, "confidence": 0.9, "gamma": GAMMA, "cross_entropy": 0.0} | how)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """Logits, labels in order as the NumPy objectives want them, groups."""
+    rng = np.random.default_rng(0)
+    y = np.sort(rng.integers(0, C, K))
+    return rng.normal(size=(K, C)) + 1.5 * np.eye(C)[y], y, rng.integers(0, G, K)
+
+
+def through_softmax(Z, dA):
+    p = np.exp(Z - np.log(np.exp(Z).sum(axis=1, keepdims=True)))
+    return dA - p * dA.sum(axis=1, keepdims=True)
+
+
+def log_softmax(Z):
+    return Z - np.log(np.exp(Z).sum(axis=1, keepdims=True))
+
+
+def ours(torch, loss, Z, y, dtype="float64", **more):
+    logits = torch.tensor(Z, dtype=getattr(torch, dtype), requires_grad=True)
+    value = loss(logits, torch.as_tensor(y), **{name: torch.as_tensor(one) for name, one in more.items()})
+    value.backward()
+    return value.item(), logits.grad.numpy()
+
+
+def assert_same(found, wanted):
+    np.testing.assert_allclose(found[0], wanted[0], rtol=1e-6)
+    np.testing.assert_allclose(found[1], wanted[1], atol=1e-6 * abs(wanted[1]).max(), rtol=0)
+
+
+@pytest.mark.parametrize("f", ["size", "log", 2, "multiple"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_profiled_loss_and_its_gradient_are_those_of_numpy(torch, make, rows, f, weighted):
+    Z, y, _ = rows
+    weight = np.random.default_rng(1).uniform(0.2, 2, K) if weighted else None
+    objective = Profiled(np.array([EPS]), np.array([GAMMA]), as_inefficiency(f), tol=1e-12)
+    loss, dA = objective.value_and_gradient(log_softmax(Z)[None], y, weight)
+    more = {"sample_weight": weight} if weighted else {}
+    assert_same(ours(torch, make(inefficiency=f, memory=0), Z, y, **more), (loss[0], through_softmax(Z, dA[0])))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_penalised_loss_and_its_gradient_are_those_of_numpy(torch, make, rows, form):
+    Z, y, _ = rows
+    one = np.ones(1)
+    loss, dA = Penalised(EPS * one, 20 * one, GAMMA * one, q=0.5, form=form).value_and_gradient(Z[None], y)
+    how = {"objective": "penalised", "lam": 20.0, "q": 0.5, "form": form, "memory": 0}
+    assert_same(ours(torch, make(**how), Z, y), (loss[0], dA[0]))
+
+
+@pytest.mark.parametrize("how", [{}, {"objective": "penalised", "q": 0.5}])
+def test_cross_entropy_is_added(torch, make, rows, how):
+    Z, y, _ = rows
+    plain, mixed = (ours(torch, make(**how, memory=0, cross_entropy=share), Z, y) for share in (0.0, 0.7))
+    value, gradient = ours(torch, torch.nn.CrossEntropyLoss(), Z, y)
+    assert_same(mixed, (plain[0] + 0.7 * value, plain[1] + 0.7 * gradient))
+
+
+COSTS = np.array([[1.0, 2.0, 0.5, 4.0], [1.0, 0.0, 3.0, 1.0], [2.0, 2.0, 1.0, 1.0], [0.1, 1.0, 1.0, 2.0]])
+
+
+@pytest.mark.parametrize("by_label", [False, True])
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("cost", [None, [1, 3, 2, 0.5], COSTS])
+@pytest.mark.parametrize("f", ["size", "log"])
+def test_thresholds_by_category_and_costs_are_those_of_numpy(torch, make, rows, by_label, grouped, cost, f):
+    if not by_label and not grouped and cost is None:
+        return
+    Z, y, groups = rows
+    matrix = cost_matrix(cost, np.arange(C))
+    terms = Terms.of(y, C, EPS, by_label=by_label, group=groups if grouped else None, cost=matrix)
+    of_rows = TermsOfRows.of(terms, y, as_inefficiency(f))
+    objective = OnTerms(np.array([EPS]), np.array([GAMMA]), as_inefficiency(f), of_rows, tol=1e-12)
+    loss, dA = objective.value_and_gradient(log_softmax(Z)[None], y)
+    more = {"groups": groups} if grouped else {}
+    criterion = make(
+        inefficiency=f,
+        label_conditional=by_label,
+        cost=cost,
+        memory=0,
+        labels=y,
+        n_groups=G if grouped else None,
+        label_groups=groups,
+    )
+    assert_same(ours(torch, criterion, Z, y, **more), (loss[0], through_softmax(Z, dA[0])))
+
+
+# ---- mini-batches ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def many():
+    """Rows enough for batches: logits of a network that is not sure, and labels."""
+    rng = np.random.default_rng(2)
+    y = rng.integers(0, C, 8000)
+    return rng.normal(size=(8000, C)) + 1.2 * np.eye(C)[y], y
+
+
+def gradient(torch, criterion, Z, y, rows):
+    """The derivative with respect to an offset, a scale and a tilt of all logits, of the batches of an epoch."""
+    theta = torch.zeros(C + 1, requires_grad=True)
+    Z, y = torch.tensor(Z, dtype=torch.float32), torch.tensor(y)
+    order = torch.randperm(len(y), generator=torch.Generator().manual_seed(0))
+    found = []
+    for batch in order.split(rows):
+        loss = criterion(Z[batch] * (1 + theta[-1]) + theta[:-1], y[batch])
+        found.append(torch.autograd.grad(loss, theta)[0].numpy())
+    return np.array(found)
+
+
+@pytest.mark.parametrize("how", [{}, {"label_conditional": True}, {"cost": [1, 2, 3, 4]}], ids=str)
+def test_batches_have_the_gradient_of_all_rows_on_average(torch, make, many, how):
+    Z, y = many
+    how = {"confidence": 0.98, **how}
+    whole = gradient(torch, make(**how, memory=0), Z, y, len(y))[0]
+    criterion = make(**how, memory=8000)
+    gradient(torch, criterion, Z, y, 80)  # fills the memory
+    carried = gradient(torch, criterion, Z, y, 80).mean(axis=0)
+    naive = gradient(torch, make(**how, memory=0), Z, y, 80).mean(axis=0)
+    off, off_naive = (np.linalg.norm(one - whole) / np.linalg.norm(whole) for one in (carried, naive))
+    assert off < 0.02
+    assert off_naive > 5 * off  # the mean of many wrong gradients is wrong
+
+
+def test_what_was_remembered_is_part_of_the_state(torch, make, many, tmp_path):
+    Z, y = many
+    one, other = make(), make()
+    gradient(torch, one, Z[:1000], y[:1000], 100)
+    torch.save(one.state_dict(), tmp_path / "loss.pt")
+    other.load_state_dict(torch.load(tmp_path / "loss.pt", weights_only=True))
+    here, there = (gradient(torch, criterion, Z[1000:1500], y[1000:1500], 100) for criterion in (one, other))
+    np.testing.assert_array_equal(here, there)
+    before = {name: value.numpy().copy() for name, value in one.state_dict().items() if "extra" not in name}
+    one.eval()
+    gradient(torch, one, Z[:300], y[:300], 100)
+    for name, value in before.items():
+        np.testing.assert_array_equal(one.state_dict()[name], value)
+    one.forget()
+    one.train()
+    np.testing.assert_array_equal(
+        gradient(torch, one, Z[:500], y[:500], 100), gradient(torch, make(), Z[:500], y[:500], 100)
+    )
+
+
+def test_numbers_that_are_not_finite_are_not_remembered_for_ever(torch, make, many):
+    Z, y = many
+    criterion = make(memory=200)
+    gradient(torch, criterion, Z[:200], y[:200], 50)
+    assert not np.isfinite(gradient(torch, criterion, np.full((50, C), np.nan), y[:50], 50)).any()
+    gradient(torch, criterion, Z[:250], y[:250], 50)
+    assert np.isfinite(gradient(torch, criterion, Z[:200], y[:200], 50)).all()
+
+
+def test_half_precision_is_computed_in_single(torch, make, many):
+    Z, y = many
+    logits = torch.tensor(Z[:64], dtype=torch.bfloat16, requires_grad=True)
+    make()(logits, torch.tensor(y[:64])).backward()
+    assert logits.grad.dtype == torch.bfloat16
+    assert logits.grad.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("how", "match"),
+    [
+        ({"n_classes": 1}, "n_classes must be a whole number, 2 or more; got 1"),
+        ({"objective": "hinge"}, "objective must be 'profiled' or 'penalised'; got 'hinge'"),
+        ({"objective": "penalised", "cost": [1, 2, 3, 4]}, "one threshold and no costs"),
+        ({"gamma": -1}, "gamma must be a positive number; got -1"),
+        ({"memory": -1}, "memory must be a number of rows"),
+        ({"cross_entropy": -0.1}, "cross_entropy must be a number, 0 or more"),
+        ({"scores": "probabilities"}, "scores must be one of 'softmax', 'linear'; got 'probabilities'"),
+        ({"objective": "penalised", "form": "L^2"}, "form must be one of"),
+        ({"confidence": 1.2}, "1.2"),
+        ({"cost": [1, 2]}, "cost must have a number for each of the 4 labels"),
+    ],
+)
+def test_settings_that_cannot_be_are_named(make, how, match):
+    with pytest.raises(ValueError, match=match):
+        make(**how)
+
+
+def test_batches_that_cannot_be_are_named(torch, make, many):
+    Z, y = torch.tensor(many[0][:9]), torch.tensor(many[1][:9])
+    for logits, labels, more, match in (
+        (Z[:, :3], y, {}, r"a column for each of the 4 labels; got shape \(9, 3\)"),
+        (Z, y[:8], {}, "a label 0 ... 3 for each of the 9 rows"),
+        (Z, y.double(), {}, "got torch.float64"),
+        (Z, y, {"groups": y}, "groups belong to n_groups: give both or neither"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            make()(logits, labels, **more)
+
+
+def trained_size(torch, criterion, X, y, rows, epochs, rate):
+    """The size of sets at 99 %, in the sample, of a linear network trained in batches of so many rows."""
+    torch.manual_seed(0)
+    network = torch.nn.Linear(X.shape[1], C)
+    torch.nn.init.zeros_(network.weight)
+    optimiser = torch.optim.Adam(network.parameters(), lr=rate)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, epochs)
+    for _ in range(epochs):
+        for batch in torch.randperm(len(y)).split(rows):
+            optimiser.zero_grad()
+            criterion(network(X[batch]), y[batch]).backward()
+            optimiser.step()
+        schedule.step()
+    scores = torch.log_softmax(network(X), 1).detach().numpy()
+    own = np.sort(scores[np.arange(len(y)), y])
+    return (scores >= own[int(0.01 * len(y))]).sum(axis=1).mean()
+
+
+def test_batches_of_256_reach_the_sizes_of_training_on_all_rows(torch, make):
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(4096, 4))
+    Z = np.stack([4 * X[:, 0] ** 2 - 4, 4 * X[:, 1], X[:, 2] - 4 * X[:, 1], 4 * X[:, 2]], axis=1)  # not linear in X
+    y = torch.tensor(np.argmax(Z + rng.gumbel(size=Z.shape), axis=1))
+    X = torch.tensor(X, dtype=torch.float32)
+    how = {"confidence": 0.99, "cross_entropy": 0.1, "gamma": 2.0}
+    start = trained_size(torch, torch.nn.CrossEntropyLoss(), X, y, 4096, 150, 0.1)
+    whole = trained_size(torch, make(**how, memory=0), X, y, 4096, 150, 0.1)
+    assert whole < 0.95 * start
+    for size in (256, 64):
+        batches = trained_size(torch, make(**how, memory=4096), X, y, size, 20, 0.05)
+        assert batches == pytest.approx(whole, rel=0.01)
+    assert trained_size(torch, make(**how, memory=0), X, y, 64, 20, 0.05) > 1.01 * whole  # the quantile of the batch
