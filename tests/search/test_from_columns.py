@@ -115,7 +115,7 @@ def test_held_out_margins_come_from_models_that_have_not_seen_the_row(blobs):
     assert (judge.own(margins) >= 0).mean() == pytest.approx(0.9, abs=0.005)
     shuffled = found._replace(theta=found.theta[[1, 0, 2, 3]])  # fold 0 now scored by a model that saw it
     assert not np.allclose(held_out(shuffled, fold, judge).margins[fold == 0], margins[fold == 0])
-    scores = np.stack([view.X @ theta for theta in view.into(found.theta)])
+    scores = np.stack([view.X @ theta for theta in found.theta])
     A = scores - np.log(np.exp(scores).sum(axis=2, keepdims=True))
     np.testing.assert_allclose(own, A[fold, np.arange(len(y)), y], atol=1e-4)  # log-likelihoods
     apart = np.stack([A[f] - judge.thresholds(A[f], fold != f) for f in range(3)])[fold, np.arange(len(y))]

@@ -8,7 +8,8 @@ All of it is one batch: candidates and folds differ only in their parameters and
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -41,11 +42,12 @@ _PARAMETERS_PER_CHUNK = 2**20  # L-BFGS keeps twenty times as many
 _RESTART_NOISE = 0.3  # of the root mean square of the parameters
 
 
-class View(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class View:
     """Training rows as the measures see them, sorted by label, with the fold weights of every fit.
 
-    X : (k, m), along the principal axes of dense rows; parameters of candidates are those of columns;
-    weight : (folds + 1, k), zero on the rows that a fold leaves out; the last one has them all.
+    X : (k, m); weight : (folds + 1, k), zero on the rows that a fold leaves out; the last one has them all. Training is
+    along principal axes of the rows; judging is not, because scores that tie would be told apart by rounding.
     """
 
     columns: Columns
@@ -55,28 +57,40 @@ class View(NamedTuple):
     weight: np.ndarray
     centre: np.ndarray | None
     device: str | None
-    axes: Axes | None = None
 
     @classmethod
     def of(
         cls, columns: Columns, X: Any, y: np.ndarray, n_classes: int, weight: np.ndarray, device: str | None
     ) -> Self:
         Z, centre = columns.apply(X)
-        axes = None if sparse.issparse(Z) else Axes.of(Z, weight[-1])
-        view = cls(columns, None, y, n_classes, weight, centre, device, axes)
-        Z = view.place(Z if axes is None else Z @ axes.vectors)
-        # Column-major rows: scores then come out with rows last, so sums over labels add long vectors.
-        return view._replace(X=np.asfortranarray(Z) if isinstance(Z, np.ndarray) else Z)
+        view = cls(columns, None, y, n_classes, weight, centre, device)
+        return replace(view, X=view.laid_out(Z))
+
+    @cached_property
+    def axes(self) -> Axes | None:
+        """The principal axes of dense rows."""
+        return None if sparse.issparse(self.X) else Axes.of(to_numpy(self.X), self.weight[-1])
+
+    @cached_property
+    def along_axes(self) -> Any:
+        """The rows ``(k, m)`` that training sees."""
+        axes = self.axes
+        return self.X if axes is None else self.laid_out(to_numpy(self.X) @ axes.vectors)
+
+    def laid_out(self, Z: Any) -> Any:
+        """Rows as products read them fastest: scores then come out with rows last, so sums add long vectors."""
+        Z = self.place(Z)
+        return np.asfortranarray(Z) if isinstance(Z, np.ndarray) else Z
 
     def place(self, x: Any) -> Any:
         return as_array(x, _TRAINED_IN, self.device)
 
     def into(self, theta: np.ndarray) -> np.ndarray:
-        """Parameters of columns ``(..., m, D)`` as those of ``X``."""
+        """Parameters of columns ``(..., m, D)`` as those of axes."""
         return theta if self.axes is None else self.axes.into(theta)
 
     def back(self, theta: Array) -> np.ndarray:
-        """Parameters of ``X`` as those of columns."""
+        """Parameters of axes as those of columns."""
         return to_numpy(theta) if self.axes is None else self.axes.back(to_numpy(theta))
 
     def steps(self, pull: np.ndarray) -> Array | None:
@@ -88,7 +102,8 @@ class View(NamedTuple):
     ) -> Training:
         """The losses of some fits, for `lbfgs`."""
         weight, anchor, pull = (self.place(x) for x in (self.weight[fits], anchor, pull))
-        return Training(self.X, self.y, MEASURES[measure], objective, weight, anchor, pull, self.place(self.centre))
+        centre = self.place(self.centre)
+        return Training(self.along_axes, self.y, MEASURES[measure], objective, weight, anchor, pull, centre)
 
 
 def fits_of(fold: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
@@ -130,6 +145,8 @@ def logistic_candidates(
         for fits in np.array_split(np.arange(len(view.weight)), 2 if view.device is None else 1)
     ]
     progress.expect(len(halves) * len(strengths))
+    for view in views:
+        _ = view.along_axes  # once, and not in every thread
 
     def follow(half: tuple[int, np.ndarray]) -> list[Solution]:
         at, fits = half

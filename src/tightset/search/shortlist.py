@@ -85,7 +85,7 @@ def held_out_scores(candidate: Candidate, fold: np.ndarray) -> np.ndarray:
 
 def _scores_of_fits(candidate: Candidate) -> Iterator[tuple[int, np.ndarray]]:
     view = candidate.view
-    theta = view.place(centred(view.into(candidate.theta), view.centre))
+    theta = view.place(centred(candidate.theta, view.centre))
     for fit in range(len(theta)):
         A = to_numpy(MEASURES[candidate.measure].forward(view.X, theta[fit : fit + 1])[0][0])
         yield fit, A if candidate.rule is None else candidate.rule(A)

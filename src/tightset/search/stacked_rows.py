@@ -114,7 +114,7 @@ class StackedRows:
         at = np.append(self._places(None), self._places(part))
         columns = Columns.of_scores(np.zeros((1, 2 * C)), at, f"boosted {self.name}")
         rows = np.hstack([self.scores, self.parts[part].held_out])
-        view = View.of(columns._replace(at=None), rows, *self.fits)._replace(columns=columns)
+        view = replace(View.of(columns._replace(at=None), rows, *self.fits), columns=columns)
         theta = np.zeros((len(view.weight), 2 * C + 1, C))
         theta[:, : 2 * C] = np.vstack([np.eye(C), np.eye(C)])
         return Candidate("boosted", view, "softmax", theta, 1.0, 1 / rounds, rounds)
