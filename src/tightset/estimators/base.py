@@ -45,7 +45,7 @@ from tightset.estimators.encoding_hint import explained
 from tightset.estimators.fitted import Fitted, Fold
 from tightset.estimators.keeping import Keeping
 from tightset.estimators.labels import check_labels, distinct_labels, label_codes
-from tightset.estimators.ordering import check_order, check_order_of_categories
+from tightset.estimators.ordering import check_order, check_order_as_fitted, check_order_of_categories
 from tightset.estimators.predicting import Predicting, codes_of
 from tightset.estimators.routing import Routing
 from tightset.models.contract import Model
@@ -252,6 +252,8 @@ class ConformalPredictor(Predicting, Routing, Keeping, ClassifierMixin, BaseEsti
             raise ValueError(
                 "calibrate needs a single trained model, but cv trained one for each fold; fit with cv=None"
             )
+        self.check_parameters()  # they may have been set since
+        check_order_as_fitted(self)
         fitted, rows = self._calibration_rows(self.fitted_, X, y, groups)
         fitted = replace(fitted, folds=[self._calibrated(fitted, fitted.folds[0], rows)])
         self._warn_of_calibration(fitted, rows.y)
