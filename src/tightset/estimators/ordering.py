@@ -73,7 +73,7 @@ def check_order_as_fitted(model: Any) -> None:
     if isinstance(score, OrdinalAPS):
         asked = _order_within(Scored(None, score.along(asked)), len(model.classes_))
     fitted = order_of(model)
-    if (asked is None) != (fitted is None) or not np.array_equal(asked, fitted):
+    if not (asked is fitted or (asked is not None and fitted is not None and np.array_equal(asked, fitted))):
         raise ValueError(
             "ordered and conformity_score ask for another order of labels than the predictor was fitted with: fit "
             "again, or set them as they were"
