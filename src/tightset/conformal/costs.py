@@ -10,7 +10,7 @@ import numpy as np
 
 __all__ = ["cost_matrix", "costs_of_sets", "is_labelled", "numbers_in"]
 
-_LARGEST = 1e12  # functions of sums of costs are finite, as float32 too
+_LARGEST = 1e9  # functions of sums of costs are finite, as float32 too
 
 
 def cost_matrix(cost: Any, classes: np.ndarray) -> np.ndarray | None:

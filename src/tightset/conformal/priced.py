@@ -62,7 +62,8 @@ class PerCost:
                 f"{self.cost!r}"
             )
         cost_matrix(found, np.arange(found.shape[-1]))
-        plain = tuple(map(tuple, found.tolist())) if found.ndim == 2 else tuple(found.tolist())
+        plain: Any = found.tolist()
+        plain = tuple(map(tuple, plain)) if found.ndim == 2 else tuple(plain)
         object.__setattr__(self, "cost", plain)  # so that scores compare, and files hold them
 
     @classmethod
