@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["cost_matrix", "costs_of_sets", "is_labelled", "numbers_in"]
+__all__ = ["LARGEST", "cost_matrix", "costs_of_sets", "is_labelled", "numbers_in"]
 
-_LARGEST = 1e9  # functions of sums of costs are finite, as float32 too
+LARGEST = 1e9  # functions of sums of costs are finite, as float32 too
 
 
 def cost_matrix(cost: Any, classes: np.ndarray) -> np.ndarray | None:
@@ -41,8 +41,8 @@ def cost_matrix(cost: Any, classes: np.ndarray) -> np.ndarray | None:
     if not np.isfinite(found).all() or (found < 0).any():
         at = tuple(np.argwhere(~(np.isfinite(found) & (found >= 0)))[0])
         raise ValueError(f"cost must be finite and not negative; that of the label {classes[at[1]]} is {found[at]}")
-    if found.max() > _LARGEST:
-        raise ValueError(f"cost must be at most {_LARGEST:g}: write them in a larger unit")
+    if found.max() > LARGEST:
+        raise ValueError(f"cost must be at most {LARGEST:g}: write them in a larger unit")
     if not found.any():
         raise ValueError("cost is zero for every label: nothing would be minimised")
     return found
