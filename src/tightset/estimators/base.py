@@ -206,7 +206,8 @@ class ConformalPredictor(Predicting, Routing, Keeping, ClassifierMixin, BaseEsti
                     "(n_samples = 1 of a class is not enough) or positive weights"
                 )
             own = training if len(train) == len(training) else training.take(train)  # a copy only of some
-            # Labels of rows that calibrate must not have a say in the models, nor in weights.
+            # Labels of rows that calibrate must not have a say in the models, nor in weights. With assurance their
+            # numbers by category do (`assured_errors`), which coverage of each category is conditional on.
             own = replace(own, weight=weighted_by_label(own.weight, self.class_weight, y[train]))
             estimator = self.estimator if weight is None else self._routed(y[train])
             errors = assured_errors(levels, held, self.assurance, by_label=bool(self.label_conditional))
