@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 
 import tightset
@@ -94,6 +95,7 @@ def test_costs_are_trained_for_and_a_costly_label_is_rarer_in_sets():
         ([10**400, 1, 1], "cost must be numbers; got"),
         (np.ma.array([1.0, 2.0, 3.0], mask=[0, 1, 0]), "cost is a masked array in which costs are masked"),
         ([1e308, 1e308, 1], r"cost must be at most 1e\+09: write them in a larger unit"),
+        (pl.DataFrame(np.ones((3, 3))), "cost is a data frame whose rows have no labels"),
         (pd.Series([1, 2, 3], ["a", "b", "c"]), "cost lacks the labels 0, 1, 2 and has 'a', 'b', 'c'"),
         (pd.Series([1, 2, 3, 3], [2, 1, 0, 0]), "cost has a label twice"),
         (pd.DataFrame(np.ones((3, 3)), columns=[*"abc"]), "cost lacks the labels 0, 1, 2"),

@@ -56,6 +56,12 @@ def numbers_in(cost: Any) -> np.ndarray:
     """
     if np.ma.is_masked(cost):
         raise ValueError("cost is a masked array in which costs are masked: give a number for each label")
+    if hasattr(cost, "columns") and not hasattr(cost, "iloc"):
+        raise ValueError(
+            "cost is a data frame whose rows have no labels: give an array, or a pandas data frame with both"
+        )
+    if isinstance(cost, np.ndarray) and cost.dtype.kind in "iuf":
+        return np.asarray(cost, dtype=np.float64)
     try:
         each = np.asarray(cost, dtype=object)
         if all(isinstance(one, Number) and not isinstance(one, bool) for one in each.ravel().tolist()):
