@@ -38,6 +38,7 @@ def test_rows_without_a_distance():
     found = evaluate_intervals(SETS[2:4], np.array([0, -1]))  # an empty set, and a label that no set can hold
     assert np.isnan(found["miss_distance"])
     assert found["missed_by_more"] == 0
+    np.testing.assert_equal(evaluate_intervals(SETS[2:4], np.array([0, -40])), found)
     assert evaluate_intervals(SETS[:1], np.array([3]))["miss_distance"] == 2
 
 

@@ -3,6 +3,7 @@
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
 
@@ -83,6 +84,9 @@ def test_mean_cost_is_smaller_than_with_lac_at_the_same_coverage(cost):
         ([[1, 2, 3], [4, 5, 6]], "or 3 x 3 of them"),
         ([1, -1], "finite and not negative"),
         ([0, 0], "zero for every label"),
+        (["1", "2"], "cost must be numbers"),
+        ([1e308, 1], "cost must be at most"),
+        (pd.Series([1, 2], ["b", "a"]), "in the order of the classes"),
     ],
 )
 def test_costs_that_are_none(cost, message):

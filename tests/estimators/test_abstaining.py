@@ -117,6 +117,7 @@ def test_counts_that_cannot_be_are_refused(plain, tmp_path):
     [
         ({"error": 5}, r"error must be a number between 0 and 1, such as 0\.05; got 5"),
         ({"error": 0}, "error must be"),
+        ({"error": 1e-300}, r"error must be at least 1e-09, such as 0\.05; got 1e-300"),
         ({"error": True}, "error must be"),
         ({"error": float("nan")}, "error must be"),
         ({"assurance": "high"}, r"assurance must be a number between 0 and 1, such as 0\.95; got 'high'"),

@@ -1,12 +1,16 @@
 """Training for what is asked: coverage by label and by group, and costs."""
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 
 import tightset
 from makers import QUICK as SETTINGS
 from tightset import ConformalClassifier, SCPOClassifier, Search
+from tightset.conformal.costs import cost_matrix
 from tightset.conformal.splits import calibration_split
+from tightset.exceptions import TightsetWarning
 
 QUICK = Search.fast(**SETTINGS)
 
@@ -97,12 +101,39 @@ def test_costs_are_trained_for_and_a_costly_label_is_rarer_in_sets():
         ([1, np.nan, 1], "that of the label 1 is nan"),
         ([0, 0, 0], "cost is zero for every label"),
         ("dear", "cost must be numbers; got 'dear'"),
+        (["1", "2", "3"], "cost must be numbers; got"),
+        ([True, False, 2], "cost must be numbers; got"),
+        ([1, None, 2], "cost must be numbers; got"),
+        ([10**400, 1, 1], "cost must be numbers; got"),
+        (np.ma.array([1.0, 2.0, 3.0], mask=[0, 1, 0]), "cost is a masked array in which costs are masked"),
+        ([1e308, 1e308, 1], r"cost must be at most 1e\+09: write them in a larger unit"),
+        (pl.DataFrame(np.ones((3, 3))), "cost is a data frame whose rows have no labels"),
+        (pd.Series([1, 2, 3], ["a", "b", "c"]), "cost lacks the labels 0, 1, 2 and has 'a', 'b', 'c'"),
+        (pd.Series([1, 2, 3, 3], [2, 1, 0, 0]), "cost has a label twice"),
+        (pd.DataFrame(np.ones((3, 3)), columns=[*"abc"]), "cost lacks the labels 0, 1, 2"),
     ],
 )
 def test_costs_that_are_none(cost, message):
     X, y, _ = uneven(200, 0)
     with pytest.raises(ValueError, match=message):
         SCPOClassifier(0.9, search=QUICK, cost=cost).fit(X, y)
+
+
+def test_costs_of_pandas_are_taken_by_their_labels():
+    classes, square = np.array(["a", "b", "c"]), np.arange(1.0, 10).reshape(3, 3)
+    series = pd.Series([3, 1, 2], ["c", "a", "b"])
+    np.testing.assert_array_equal(cost_matrix(series, classes), np.tile([1.0, 2.0, 3.0], (3, 1)))
+    frame = pd.DataFrame(square, [*"abc"], [*"abc"])
+    np.testing.assert_array_equal(cost_matrix(frame.loc[[*"bca"], [*"cab"]], classes), square)
+    plain = pd.Series([1, 2, 3])  # its index is of rows: in the order of the classes, as a list
+    np.testing.assert_array_equal(cost_matrix(plain, classes), np.tile([1.0, 2.0, 3.0], (3, 1)))
+
+
+def test_labels_of_weight_zero_are_said_to_be_those():
+    X, y, _ = uneven(200, 0)
+    for asked in ({"cost": {0: 1, 1: 1, 2: 1}}, {"ordered": [0, 1, 2]}):
+        with pytest.warns(TightsetWarning), pytest.raises(ValueError, match=r"\(rows of weight 0 do not count\)"):
+            SCPOClassifier(0.9, search=QUICK, **asked).fit(X, y, sample_weight=y != 2)
 
 
 def test_a_label_that_costs_nothing_is_in_every_set_that_it_may_be():

@@ -14,6 +14,7 @@ from forging import forged
 from makers import baseline, both, quick_grid, quick_scpo, table
 from tightset import plots
 from tightset.conformal.ranks import calibration_rows_needed, rank
+from tightset.estimators.calibrating import CalibrationRows, assured_errors
 from tightset.exceptions import ModelFileError, TightsetWarning
 from tightset.report import write_report
 from tightset.tables.explaining import explain
@@ -277,3 +278,15 @@ def test_explain_tells_the_level_above_which_a_label_is_in_the_set():
                 )
                 assert (below, above) == (False, True)
     assert tried > 20
+
+
+def test_training_knows_the_numbers_of_calibration_rows_by_category_only():
+    y, groups = np.array([0] * 60 + [1] * 80 + [-1] * 60), np.arange(200) % 2  # -1 is a label that training had not
+
+    def known(*, by_label, groups=None):
+        rows = CalibrationRows(np.zeros((200, 1)), y, groups)
+        return assured_errors([0.9], rows, SURE, by_label=by_label)[0.9]
+
+    assert known(by_label=False) == Fraction(rank(0.9, 200, SURE), 201)  # a row of any label calibrates
+    assert known(by_label=False, groups=groups) == Fraction(rank(0.9, 100, SURE), 101)
+    assert known(by_label=True) == Fraction(rank(0.9, 70, SURE), 71)

@@ -8,6 +8,7 @@ from sklearn.exceptions import NotFittedError
 
 from makers import quick_scpo
 from tightset import ConformalClassifier, SCPOClassifier
+from tightset.search.verdict import Verdict
 
 
 def mixture(n, p, C, seed=0, noise=1.0):
@@ -159,8 +160,22 @@ def test_what_was_found_does_not_change_with_later_settings(blobs):
             read(SCPOClassifier())
 
 
+def test_the_summary_does_not_say_what_training_knew(blobs):
+    X, y = blobs
+    clf = quick_scpo(confidence=0.9).fit(X[::2], y[::2])
+    said, groups = clf.summary(), np.arange(len(y)) % 2
+    clf.calibrate(X[1::2], y[1::2], groups=groups[: len(y[1::2])])
+    assert clf.summary() == f"{said}\nSets are calibrated by group."
+
+
+def test_a_gain_of_an_inefficiency_below_zero_has_its_sign():
+    gain, low, high = Verdict(-4.0, -5.0, 0.1, accepted=True).gain()
+    assert low < gain == 0.25 < high
+    assert Verdict(4.0, 3.0, 0.1, accepted=True).gain()[0] == 0.25
+
+
 def test_the_summary_says_what_its_figures_are_of(blobs):
     assert "labels per set" in quick_scpo(confidence=0.9).fit(*blobs).summary()
     assert "of mean inefficiency (log)" in quick_scpo(confidence=0.9, inefficiency="log").fit(*blobs).summary()
     by_label = quick_scpo(confidence=0.9, label_conditional=True).fit(*blobs).summary()
-    assert by_label.endswith("Coverage is by label, for both, in training as in calibration.")
+    assert by_label.endswith("Sets are calibrated by label.")

@@ -237,3 +237,10 @@ def test_a_failed_fit_leaves_the_earlier_one_in_place(make, blobs):
     with pytest.raises(ValueError, match="one class"):
         unfitted.fit(X, np.zeros(600))
     assert not hasattr(unfitted, "classes_")
+
+
+@pytest.mark.parametrize("groups", [np.ones((90, 2)), 3, np.arange(90) + 1j], ids=["table", "number", "complex"])
+def test_groups_that_are_none_are_named(groups):
+    X, y = np.random.default_rng(0).normal(size=(90, 2)), np.arange(90) % 3
+    with pytest.raises(ValueError, match=r"^groups( should be a 1d array|: Complex data not supported$)"):
+        baseline().fit(X, y, groups=groups)

@@ -16,7 +16,7 @@ from tightset.export import to_onnx
 from tightset.models.stored import check_scores
 from tightset.objectives.ordered import Ordered
 from tightset.objectives.profiled import Profiled
-from tightset.scores import APS, RAPS, Hull
+from tightset.scores import APS, RAPS, Hull, OrdinalAPS
 
 QUICK = Search.fast(**SETTINGS)
 GRADES = np.array(["awful", "bad", "fair", "good", "superb"])  # their order happens to be that of the alphabet
@@ -113,6 +113,52 @@ def test_what_a_plain_predictor_refuses(settings):
     X, y = np.random.default_rng(0).normal(size=(90, 2)), np.array([*"abc"] * 30)
     with pytest.raises(ValueError, match="ordered"):
         ConformalClassifier(**{"ordered": True} | settings).fit(X, y)
+
+
+@pytest.mark.parametrize("settings", [{"label_conditional": True}, {"cv": 3}], ids=str)
+def test_intervals_that_grow_are_refused_where_they_would_have_gaps(settings):
+    X, y = graded(300, 0)
+    clf = ConformalClassifier(conformity_score=OrdinalAPS(), **settings)
+    with pytest.raises(ValueError, match=r"conformity_score=OrdinalAPS\(order=None\) is not for"):
+        clf.fit(X, y)
+
+
+@pytest.mark.parametrize("make", [lambda **how: SCPOClassifier(search=QUICK, **how), ConformalClassifier])
+def test_calibration_anew_checks_parameters_and_keeps_the_order_that_was_fitted(make):
+    X, y = graded(400, 0)
+    clf = make(ordered=True, random_state=0).fit(X, y)
+    for changed, message in [
+        ({"label_conditional": True}, "ordered is not for label_conditional"),
+        ({"ordered": False}, "fit again"),
+        ({"ordered": [4, 3, 1, 2, 0]}, "fit again"),
+        ({"allow_empty": "no"}, "allow_empty must be True or False"),
+    ]:
+        before = {name: clf.get_params()[name] for name in changed}
+        with pytest.raises(ValueError, match=message):
+            clf.set_params(**changed).calibrate(X, y)
+        clf.set_params(**before)
+    clf.calibrate(*graded(300, 1))
+    assert are_intervals(clf.predict_set(X), range(5))
+    assert clf.evaluate(X, y)["with_gaps"] == 0
+    plain = make(random_state=0).fit(X, y).set_params(ordered=True)
+    assert "mean_width" not in plain.evaluate(X, y)  # its sets may have gaps, whatever is asked for now
+    with pytest.raises(ValueError, match="fit again"):
+        plain.calibrate(X, y)
+
+
+def test_calibration_anew_with_another_score():
+    X, y = graded(300, 0)
+    clf = ConformalClassifier(conformity_score=OrdinalAPS(), random_state=0).fit(X, y)
+    assert "mean_width" in clf.calibrate(*graded(300, 1)).evaluate(X, y)
+    with pytest.raises(ValueError, match="ask for another order of labels"):
+        clf.set_params(conformity_score="lac").calibrate(X, y)
+
+
+@pytest.mark.parametrize("ordered", [iter([2, 1, 0]), {0, 1, 2}, {0: 2, 1: 1, 2: 0}, (one for one in range(3))])
+def test_an_order_is_a_list_or_an_array(ordered):
+    X, y = np.random.default_rng(0).normal(size=(90, 2)), np.arange(90) % 3
+    with pytest.raises(ValueError, match="ordered must be True, False or a list"):
+        ConformalClassifier(ordered=ordered).fit(X, y)
 
 
 def test_true_is_no_other_order_than_that_of_a_categorical():

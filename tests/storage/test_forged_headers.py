@@ -6,6 +6,7 @@
 import json
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +18,11 @@ from sklearn.naive_bayes import GaussianNB
 import tightset
 from forging import forged
 from makers import baseline, quick_on_top, quick_scpo, table
+from tightset import ConformalClassifier
 from tightset.conformal import scores
+from tightset.estimators.stored import check_predictor
 from tightset.exceptions import ModelFileError
+from tightset.scores import PerCost
 from tightset.storage import file as storage
 from tightset.tables.fitting import fit_table
 
@@ -177,6 +181,10 @@ NAMED = {
     "a level of zero": (put("SCPOClassifier", "levels_", {"tuple": [0, 0.9]}), r"SCPOClassifier\.levels_"),
     "a confidence of two": (put("SCPOClassifier", "confidence", 2), "confidence must be a number between 0 and 1"),
     "a fraction of zero": (put("SCPOClassifier", "confidence", {"fraction": "1/0"}), "a value of an unknown form"),
+    "a cost for all labels": (put("SCPOClassifier", "cost", 2.5), r"SCPOClassifier\.cost: cost must have a number"),
+    "costs for other labels": (put("SCPOClassifier", "cost", [[1, 2], [3, 4]]), r"SCPOClassifier\.cost: .*2, 2"),
+    "a cost that is a model": (put("SCPOClassifier", "cost", {"ref": 0}), r"SCPOClassifier\.cost: "),
+    "a verdict beyond numbers": (put("Verdict", "baseline", 2**64), r"Found\.verdict: "),
     "columns of a text": (put("SCPOClassifier", "n_features_in_", "13"), r"n_features_in_ must be a positive number"),
     "other columns": (put("SCPOClassifier", "n_features_in_", 12), r"Knots\.column must be|must be an array of floats"),
     "a method": (put("SCPOClassifier", "predict_set", 1), r"predict_set is what the class has itself"),
@@ -231,3 +239,26 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         for one in sys.argv[1:] or MODELS:
             print(one, *sweep(one, Path(folder)), flush=True)  # noqa: T201
+
+
+def test_the_costs_of_a_score_are_for_its_labels(tmp_path):
+    clf = ConformalClassifier(conformity_score=PerCost([1, 2, 3]), random_state=0).fit(X, Y)
+    clf.save(tmp_path / "model")
+    for kept in (0, 1):  # the parameter, and the score of the model that was trained
+
+        def change(about, _, kept=kept):
+            scores = [node["fields"] for node in about["nodes"] if node.get("kind") == "PerCost"]
+            scores[kept % len(scores)]["cost"] = {"tuple": [1.0, 2.0]}
+
+        (tmp_path / "bad").write_bytes(forged((tmp_path / "model").read_bytes(), change))
+        with pytest.raises(ModelFileError, match="cost"):
+            tightset.load(tmp_path / "bad")
+
+
+def test_intervals_have_one_threshold(tmp_path):
+    model = ConformalClassifier(ordered=True, random_state=0).fit(X, Y)
+    free = ConformalClassifier(confidence=0.8, label_conditional=True, random_state=0).fit(X, Y)
+    (fold,) = model.fitted_.folds
+    model.fitted_ = replace(model.fitted_, folds=[fold._replace(calibrations=free.fitted_.folds[0].calibrations)])
+    with pytest.raises(ModelFileError, match="sets of ordered labels have one threshold"):
+        check_predictor(model)

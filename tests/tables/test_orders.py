@@ -7,6 +7,7 @@ import pytest
 from tightset import ConformalClassifier
 from tightset.exceptions import TableError
 from tightset.tables import fit_table
+from tightset.tables.orders import labels_in, listed
 
 GRADES = ["low", "mid", "top", "best"]
 
@@ -66,3 +67,8 @@ def test_an_ordered_category_has_its_own_order():
 def test_orders_that_are_none(ordered, message):
     with pytest.raises(TableError, match=message):
         fit_table(frame(), "grade", plain(), ordered=ordered)
+
+
+def test_labels_that_are_listed_are_read_as_they_were():
+    labels = ["high, low", 'so "so"', "top", '"']
+    assert labels_in(listed(labels)) == labels

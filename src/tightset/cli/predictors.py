@@ -55,11 +55,11 @@ def price(costs: Costs | None, labelled: Any, scpo: Any, plain: Any) -> dict[str
 
 def in_order(ordered: Any, labelled: Any, scpo: Any, plain: Any) -> dict[str, Any]:
     """Give both predictors the order of the labels, if one was asked for; what a model says of it."""
-    from tightset.tables.orders import order_labels
+    from tightset.tables.orders import listed, order_labels
 
     if ordered is None:
         return {}
-    return {ORDER: ", ".join(map(str, order_labels(ordered, labelled, scpo, plain)))}
+    return {ORDER: listed(order_labels(ordered, labelled, scpo, plain))}
 
 
 def baseline_name(estimator: str, costs: Any = None, ordered: Any = None) -> str:

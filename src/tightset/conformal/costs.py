@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Number
 from typing import Any
 
 import numpy as np
 
-__all__ = ["cost_matrix", "costs_of_sets"]
+__all__ = ["LARGEST", "cost_matrix", "costs_of_sets", "is_labelled", "numbers_in"]
+
+LARGEST = 1e9  # functions of sums of costs are finite, as float32 too
 
 
 def cost_matrix(cost: Any, classes: np.ndarray) -> np.ndarray | None:
     """``(C, C)``, the cost of label j in the set of a row whose label is i, in the order of the classes; None stays.
 
-    ``cost`` is a number for each label, as a dict or in the order of the classes, or such a matrix.
+    ``cost`` is a number for each label, as a dict or in the order of the classes, or such a matrix; a pandas Series or
+    data frame whose axes hold labels is taken by these.
 
     >>> cost_matrix({"a": 1, "b": 5}, np.array(["a", "b"]))
     array([[1., 5.],
@@ -24,10 +28,9 @@ def cost_matrix(cost: Any, classes: np.ndarray) -> np.ndarray | None:
     C = len(classes)
     if isinstance(cost, Mapping):
         cost = _in_order(cost, classes)
-    try:
-        found = np.asarray(cost, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"cost must be numbers; got {cost!r}") from None
+    elif is_labelled(cost):
+        cost = _along(cost, classes)
+    found = numbers_in(cost)
     if found.shape == (C,):
         found = np.tile(found, (C, 1))
     if found.shape != (C, C):
@@ -38,9 +41,47 @@ def cost_matrix(cost: Any, classes: np.ndarray) -> np.ndarray | None:
     if not np.isfinite(found).all() or (found < 0).any():
         at = tuple(np.argwhere(~(np.isfinite(found) & (found >= 0)))[0])
         raise ValueError(f"cost must be finite and not negative; that of the label {classes[at[1]]} is {found[at]}")
-    if not found.any(axis=0).any():
+    if found.max() > LARGEST:
+        raise ValueError(f"cost must be at most {LARGEST:g}: write them in a larger unit")
+    if not found.any():
         raise ValueError("cost is zero for every label: nothing would be minimised")
     return found
+
+
+def numbers_in(cost: Any) -> np.ndarray:
+    """Costs as floats, of any shape; ValueError for masked values, and for texts and booleans that look like numbers.
+
+    >>> numbers_in([1, 5])
+    array([1., 5.])
+    """
+    if np.ma.is_masked(cost):
+        raise ValueError("cost is a masked array in which costs are masked: give a number for each label")
+    if hasattr(cost, "columns") and not hasattr(cost, "iloc"):
+        raise ValueError(
+            "cost is a data frame whose rows have no labels: give an array, or a pandas data frame with both"
+        )
+    if isinstance(cost, np.ndarray) and cost.dtype.kind in "iuf":
+        return np.asarray(cost, dtype=np.float64)
+    try:
+        each = np.asarray(cost, dtype=object)
+        if all(isinstance(one, Number) and not isinstance(one, bool) for one in each.ravel().tolist()):
+            return each.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise ValueError(f"cost must be numbers; got {cost!r}")
+
+
+def is_labelled(cost: Any) -> bool:
+    """Whether it is a pandas Series or data frame with an axis other than 0, 1, 2, ..."""
+    return hasattr(cost, "iloc") and any(axis.tolist() != list(range(len(axis))) for axis in cost.axes)
+
+
+def _along(cost: Any, classes: np.ndarray) -> np.ndarray:
+    """A Series or data frame with its rows, and its columns, in the order of the classes."""
+    if not all(axis.is_unique for axis in cost.axes):
+        raise ValueError("cost has a label twice")
+    places = [_in_order({label: at for at, label in enumerate(axis)}, classes) for axis in cost.axes]
+    return np.asarray(cost)[np.ix_(*places)]
 
 
 def _in_order(cost: Mapping[Any, Any], classes: np.ndarray) -> list[Any]:
@@ -50,7 +91,7 @@ def _in_order(cost: Mapping[Any, Any], classes: np.ndarray) -> list[Any]:
     unknown = [label for label in known if label not in set(labels)]
     if missing or unknown:
         what = f"lacks the label{'s' if len(missing) > 1 else ''} {_some(missing)}" if missing else ""
-        more = f"has {_some(unknown)}, which y does not have" if unknown else ""
+        more = f"has {_some(unknown)}, which y does not have (rows of weight 0 do not count)" if unknown else ""
         raise ValueError(f"cost {' and '.join(one for one in (what, more) if one)}")
     return [known[label] for label in labels]
 

@@ -61,7 +61,7 @@ def evaluate_intervals(sets: np.ndarray, y: np.ndarray, *, order: Any = None) ->
         raise ValueError(f"order must hold the numbers of the {C} columns, each once; got {order.tolist()}")
     inside = sets[:, order]
     low, high = _ends(inside)
-    rank = np.argsort(order)[y]  # of no account where y is below 0
+    rank = np.argsort(order)[np.maximum(y, 0)]  # of no account where y is below 0
     distance = np.min(np.where(inside, np.abs(np.arange(C) - rank[:, None]), C), axis=1)
     off = distance[(y >= 0) & (distance > 0) & inside.any(axis=1)]
     width = high - low + 1

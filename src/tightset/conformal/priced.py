@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from tightset.compute.graphs import GraphWriter
-from tightset.conformal.costs import cost_matrix
+from tightset.conformal.costs import cost_matrix, is_labelled, numbers_in
 from tightset.conformal.label_ranks import chunks
 from tightset.exceptions import ModelFileError
 from tightset.storage.fields import fits, must, shown
@@ -55,17 +55,15 @@ class PerCost:
     is_open: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        try:
-            found = np.asarray(self.cost, dtype=np.float64)
-        except (TypeError, ValueError):
-            found = np.empty(())
+        found = np.empty(()) if isinstance(self.cost, Mapping) or is_labelled(self.cost) else numbers_in(self.cost)
         if found.ndim not in (1, 2) or not found.size:
             raise ValueError(
                 "cost must be numbers, one for each label in the order of the classes, or a square matrix of them; got "
                 f"{self.cost!r}"
             )
         cost_matrix(found, np.arange(found.shape[-1]))
-        plain = tuple(map(tuple, found.tolist())) if found.ndim == 2 else tuple(found.tolist())
+        plain: Any = found.tolist()
+        plain = tuple(map(tuple, plain)) if found.ndim == 2 else tuple(plain)
         object.__setattr__(self, "cost", plain)  # so that scores compare, and files hold them
 
     @classmethod

@@ -17,6 +17,8 @@ from tightset.storage.fields import fits
 
 __all__ = ["Abstaining"]
 
+_LEAST = 1e-9  # as that of levels: fewer calibration rows than that asks for can be counted
+
 
 class Abstaining(ABC):
     """The part of a predictor that answers with one label, or not at all."""
@@ -149,3 +151,5 @@ def _warn_of_silence(abstention: Abstention, error: float, assurance: float) -> 
 def _check_share(value: Any, name: str, such_as: float) -> None:
     if not fits(value, float) or not 0 < value < 1:
         raise ValueError(f"{name} must be a number between 0 and 1, such as {such_as}; got {value!r}")
+    if value < _LEAST:
+        raise ValueError(f"{name} must be at least {_LEAST:g}, such as {such_as}; got {value!r}")

@@ -45,7 +45,7 @@ from tightset.estimators.encoding_hint import explained
 from tightset.estimators.fitted import Fitted, Fold
 from tightset.estimators.keeping import Keeping
 from tightset.estimators.labels import check_labels, distinct_labels, label_codes
-from tightset.estimators.ordering import check_order, check_order_of_categories
+from tightset.estimators.ordering import check_order, check_order_as_fitted, check_order_of_categories
 from tightset.estimators.predicting import Predicting, codes_of
 from tightset.estimators.routing import Routing
 from tightset.models.contract import Model
@@ -206,7 +206,8 @@ class ConformalPredictor(Predicting, Routing, Keeping, ClassifierMixin, BaseEsti
                     "(n_samples = 1 of a class is not enough) or positive weights"
                 )
             own = training if len(train) == len(training) else training.take(train)  # a copy only of some
-            # Labels of rows that calibrate must not have a say in the models, nor in weights.
+            # Labels of rows that calibrate must not have a say in the models, nor in weights. With assurance their
+            # numbers by category do (`assured_errors`), which coverage of each category is conditional on.
             own = replace(own, weight=weighted_by_label(own.weight, self.class_weight, y[train]))
             estimator = self.estimator if weight is None else self._routed(y[train])
             errors = assured_errors(levels, held, self.assurance, by_label=bool(self.label_conditional))
@@ -252,6 +253,8 @@ class ConformalPredictor(Predicting, Routing, Keeping, ClassifierMixin, BaseEsti
             raise ValueError(
                 "calibrate needs a single trained model, but cv trained one for each fold; fit with cv=None"
             )
+        self.check_parameters()  # they may have been set since
+        check_order_as_fitted(self)
         fitted, rows = self._calibration_rows(self.fitted_, X, y, groups)
         fitted = replace(fitted, folds=[self._calibrated(fitted, fitted.folds[0], rows)])
         self._warn_of_calibration(fitted, rows.y)

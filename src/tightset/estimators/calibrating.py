@@ -46,14 +46,15 @@ def assured_errors(
     """What sets with assurance are expected to miss, by level: ``r / (n + 1)`` for the rank ``r`` of ``n`` rows.
 
     They are calibrated at that level, and should be trained for it. ``n`` is the median over the categories of
-    calibration rows, so that the typical one is trained for. A level that so few rows cannot reach is left as it is.
+    calibration rows, so that the typical one is trained for. Coverage of a category is conditional on its number of
+    rows, and so holds although training knows the numbers. A level that so few rows cannot reach is left as it is.
     """
     if assurance is None:
         return {}
-    known = rows.y >= 0
-    category = rows.y[known] if by_label else np.zeros(known.sum(), dtype=np.intp)
+    counted = rows.y >= 0 if by_label else np.ones(len(rows.y), dtype=bool)  # else unknown labels calibrate, too
+    category = rows.y[counted] if by_label else np.zeros(len(rows.y), dtype=np.intp)
     if rows.groups is not None:
-        _, group = np.unique(rows.groups[known], return_inverse=True)
+        _, group = np.unique(rows.groups[counted], return_inverse=True)
         category = category + group * (rows.y.max(initial=0) + 1)
     _, counts = np.unique(category, return_counts=True)
     n = int(np.median(counts)) if len(counts) else 0

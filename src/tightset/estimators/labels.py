@@ -26,7 +26,11 @@ def check_labels(y: Any, name: str = "y") -> np.ndarray:
         y = y.to_numpy(dtype=numpy_dtype)
     if isinstance(y, (list, tuple)) and len(y) and isinstance(y[0], (list, tuple)) and len(y[0]) != 1:
         raise ValueError(f"{name} must hold one label per row; got {y[0]!r} in the first")
-    labels: np.ndarray = column_or_1d(y, warn=True, dtype=None)
+    try:
+        labels: np.ndarray = column_or_1d(y, warn=True, dtype=None)
+    except ValueError as error:
+        why = str(error).splitlines()[0]
+        raise ValueError(f"{name} {why[2:]}" if why.startswith("y ") else f"{name}: {why}") from None
     if labels.dtype.kind == "f" and np.isinf(labels).any():
         raise ValueError(f"Input {name} contains infinity or a value too large for {labels.dtype!r}.")
     if labels.dtype == object:  # NaN differs from itself, and pandas' NA compares as neither

@@ -266,7 +266,7 @@ class SCPOClassifier(ConformalPredictor):
                 lines.append(f"{where}: {found.sentence()}")
         by = [name for name, is_so in (("label", self.fitted_.by_label), ("group", self.fitted_.by_group)) if is_so]
         if by:
-            lines.append(f"Coverage is by {' and '.join(by)}, for both, in training as in calibration.")
+            lines.append(f"Sets are calibrated by {' and '.join(by)}.")
         return "\n".join(lines)
 
     # ---- training -----------------------------------------------------------------------------------------------

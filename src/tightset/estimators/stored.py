@@ -10,13 +10,15 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from tightset.conformal.calibration import Calibration
+from tightset.conformal.costs import cost_matrix
 from tightset.estimators.base import ConformalPredictor
 from tightset.estimators.checks import check_levels
 from tightset.estimators.conformal import ConformalClassifier
 from tightset.estimators.fitted import Fold
-from tightset.estimators.ordering import label_order
+from tightset.estimators.ordering import label_order, order_of
 from tightset.models.stored import check_scores, refused
 from tightset.search.problem import Record
+from tightset.search.verdict import Found
 from tightset.storage.fields import fits, must
 from tightset.storage.registry import is_storable
 
@@ -33,6 +35,7 @@ def check_predictor(model: ConformalPredictor) -> None:
     _check_parameters(model)
     _check_classes(model.classes_, f"{name}.classes_")
     refused(f"{name}.ordered", lambda: label_order(model.ordered, model.classes_))
+    refused(f"{name}.cost", lambda: cost_matrix(model.cost, model.classes_))
     must(isinstance(model.levels_, tuple), f"{name}.levels_ must be a tuple")
     refused(f"{name}.levels_", lambda: check_levels(list(model.levels_)))
     columns = vars(model).get("n_features_in_")
@@ -70,6 +73,11 @@ def check_predictor(model: ConformalPredictor) -> None:
             must(fits(fold.record, list[Record]), "Fold.record must be what a search found")
             must(len(fold.record) == measures, f"Fold.record must be of {measures} levels")
             _check_tables([one.table for one in fold.record])
+            for found in fold.record:
+                if isinstance(found, Found):
+                    refused("Found.verdict", found.sentence)
+    apart = fitted.by_label or len(model.folds_) > 1
+    must(not apart or order_of(model) is None, f"{name}: sets of ordered labels have one threshold")
 
 
 def _check_parameters(model: ConformalPredictor) -> None:

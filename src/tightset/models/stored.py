@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tightset.conformal.ordinal import OrdinalAPS
+from tightset.conformal.priced import PerCost
 from tightset.exceptions import ModelFileError
 from tightset.measures import MEASURES
 from tightset.models.class_scores import Averaged, Given
@@ -54,6 +55,8 @@ def check_scores(model: Any, columns: int | None, classes: np.ndarray) -> None:
             _check_order(model.order, "Scored.order", C)
             if isinstance(model.score, OrdinalAPS):
                 must(len(model.score.order or range(C)) == C, "OrdinalAPS.order must name every label once")
+            if isinstance(model.score, PerCost):
+                must(len(model.score.cost) == C, f"PerCost.cost must be of {C} labels")
             check_classifier(model.classifier, columns, classes)
         case _:
             raise ModelFileError(f"Fold.models holds {shown(model)}, which scores nothing")

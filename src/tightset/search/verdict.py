@@ -40,7 +40,8 @@ class Verdict(NamedTuple):
         """How much smaller the sets are than the baseline's, as a share, and the ends of its 95 % interval."""
         if not self.baseline:
             return 0.0, 0.0, 0.0
-        gain, reach = 1 - self.ensemble / self.baseline, 1.96 * _OTHER_ROWS * self.error / abs(self.baseline)
+        size = abs(self.baseline)  # an inefficiency of one's own may be below 0
+        gain, reach = (self.baseline - self.ensemble) / size, 1.96 * _OTHER_ROWS * self.error / size
         return gain, gain - reach, gain + reach
 
 

@@ -12,6 +12,7 @@ import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tightset.conformal.costs import LARGEST
 from tightset.exceptions import TableError
 from tightset.tables.texts import spelled_as
 
@@ -61,7 +62,10 @@ def read_costs(path: Path) -> Costs:
         why = "is not UTF-8 text" if isinstance(error, ValueError) else f"cannot be read: {error.strerror}"
         raise TableError(f"{path} {why}; --cost takes a CSV file of labels and their costs") from None
     marks = max(",;\t", key=lines[0].count) if lines else ","
-    rows = [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=marks)]
+    try:
+        rows = [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=marks)]
+    except csv.Error as error:
+        raise TableError(f"{path} is no CSV file: {error}; --cost takes one of labels and their costs") from None
     rows = [row for row in rows if any(row)]
     if len(rows) < 2 or len(rows[0]) < 2:
         raise TableError(
@@ -74,13 +78,21 @@ def read_costs(path: Path) -> Costs:
             raise TableError(f"{path} has {len(row)} cells in the row of {row[0]!r}, but {len(header)} in its header")
     _check_once(path, [row[0] for row in body])
     if len(header) == 2:
-        return Costs(path.name, {"": {label: _number(path, cell, label) for label, cell in body}}, is_square=False)
+        costs = {label: _number(path, cell, label) for label, cell in body}
+        _check_some(path, costs)
+        return Costs(path.name, {"": costs}, is_square=False)
     _check_once(path, header[1:])
     square = {
         true: {label: _number(path, cell, label, true) for label, cell in zip(header[1:], cells, strict=True)}
         for true, *cells in body
     }
+    _check_some(path, {true: max(costs.values()) for true, costs in square.items()})
     return Costs(path.name, square, is_square=True)
+
+
+def _check_some(path: Path, costs: dict[str, float]) -> None:
+    if not any(costs.values()):
+        raise TableError(f"{path}: cost is zero for every label; nothing would be minimised")
 
 
 def _check_once(path: Path, labels: list[str]) -> None:
@@ -98,6 +110,8 @@ def _number(path: Path, cell: str, label: str, true: str | None = None) -> float
         raise TableError(f"{path}: the cost of {where} {got}; write one such as 2.5") from None
     if not math.isfinite(cost) or cost < 0:
         raise TableError(f"{path}: the cost of {where} is {cell}; it must be finite and not negative, such as 2.5")
+    if cost > LARGEST:
+        raise TableError(f"{path}: the cost of {where} is {cell}; it must be at most {LARGEST:g}, in a larger unit")
     return cost
 
 

@@ -11,7 +11,7 @@ from tightset.exceptions import TableError
 from tightset.tables.target import Labelled
 from tightset.tables.texts import spelled_as
 
-__all__ = ["AUTO", "check_own_order", "labels_in", "order_labels"]
+__all__ = ["AUTO", "check_own_order", "labels_in", "listed", "order_labels"]
 
 AUTO = "auto"  # the order of an ordered category, or of numbers
 
@@ -31,6 +31,16 @@ def labels_in(text: str) -> str | list[str]:
             f"low,medium,high, or {AUTO}; got {text!r}"
         )
     return found
+
+
+def listed(labels: Sequence[Any]) -> str:
+    """Labels between commas, as `labels_in` reads them.
+
+    >>> listed(["low", "medium, or so", "high"])
+    'low, "medium, or so", high'
+    """
+    texts = [str(label) for label in labels]
+    return ", ".join('"' + text.replace('"', '""') + '"' if {",", '"'} & set(text) else text for text in texts)
 
 
 def order_labels(ordered: str | Sequence[Any], labelled: Labelled, *predictors: ConformalPredictor | None) -> list[Any]:
