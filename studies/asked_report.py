@@ -146,7 +146,8 @@ def _ratios(asked: str, ours: str, theirs: str, cells: dict[tuple[str, str, floa
             told = f"{mean:.3f}" if mean <= _LOSS else f"**{mean:.3f}**"
             row.append(f"{told} ± {one.std(ddof=1) if len(one) > 1 else 0:.3f}")
         rows.append(row)
-    title = f"**{_NAMES[ours][asked].capitalize()} over {_NAMES[theirs][asked]}**"
+    name = _NAMES[ours][asked]
+    title = f"**{name[0].upper()}{name[1:]} over {_NAMES[theirs][asked]}**"
     verdict = (
         f"geometric mean **{np.exp(logs.mean()):.3f}** over {len(logs)} comparisons; {lost} of {len(means)} cells lost, "
         f"the worst {max(means.values()):.3f}."
