@@ -128,7 +128,7 @@ def test_the_commands_take_the_group_from_its_column(tmp_path, monkeypatch, cli)
     code, out, err = cli(*fit, "--group", "site", "--test", "0.2")
     assert code == 0, err
     assert "left out 'site': it is the group of each row" in out
-    assert "Coverage is by group" in out
+    assert "Sets are calibrated by group." in out
     assert set(next(TableFile("g-test.csv").chunks(text=["site"]))["site"]) == {"01", "02"}  # zeros and all
     model = tightset.load("g.tightset")
     code, out, err = cli("predict", "g.tightset", "new.csv")
