@@ -129,7 +129,7 @@ class Search:
 
     @classmethod
     def fast(cls, **changes: Any) -> Self:
-        """Return ``search="fast"``, with changes: two paths and three folds, a few times faster than the default.
+        """Return ``search="fast"``, with changes: two paths of the five, in half the time of the default.
 
         Sets are nearly as small.
 
@@ -142,7 +142,7 @@ class Search:
         -------
         search : Search
         """
-        return cls(**{"paths": _FAST, "folds": 3, "repeats": 1, **changes})
+        return cls(**{"paths": _FAST, "repeats": 1, **changes})
 
     @classmethod
     def thorough(cls, **changes: Any) -> Self:
