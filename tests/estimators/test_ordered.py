@@ -162,10 +162,12 @@ def test_an_order_is_a_list_or_an_array(ordered):
 
 
 def test_true_is_no_other_order_than_that_of_a_categorical():
-    pd = pytest.importorskip("pandas")
+    import pandas as pd
+    import polars as pl
+
     X, y = np.random.default_rng(0).normal(size=(90, 2)), ["low", "mid", "top", "a"] * 22 + ["low", "mid"]
     own = pd.Categorical(y, categories=["a", "none", "top", "mid", "low"], ordered=True)
-    enum = pytest.importorskip("polars").Series(y, dtype=pytest.importorskip("polars").Enum(["a", "top", "mid", "low"]))
+    enum = pl.Series(y, dtype=pl.Enum(["a", "top", "mid", "low"]))
     for labels in (own, pd.Series(own), enum):
         with pytest.raises(ValueError, match=r"y has another\. For that give ordered=\['a', 'top', 'mid', 'low'\]"):
             ConformalClassifier(ordered=True).fit(X, labels)
@@ -225,7 +227,8 @@ def test_labels_are_listed_in_their_order(rows):
 
 
 def test_files_and_onnx_keep_the_order(rows, tmp_path):
-    runtime = pytest.importorskip("onnxruntime")
+    import onnxruntime as runtime
+
     X, y, X_new, _ = rows
     clf = ConformalClassifier(confidence=0.9, ordered=[2, 0, 1, 4, 3], random_state=0).fit(X, y)
     clf.save(tmp_path / "m.tightset")
