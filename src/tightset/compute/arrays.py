@@ -21,6 +21,7 @@ __all__ = [
     "Scratch",
     "add_up",
     "as_array",
+    "exp_into",
     "label_runs",
     "namespace",
     "own_label",
@@ -36,6 +37,7 @@ namespace = array_namespace
 
 _SCORES_ON_DEVICE = 2**30  # more at once do not run faster
 _COPIES_OF_SCORES = 10
+_ALIGNED = 16  # numbers
 
 
 class Run(NamedTuple):
@@ -73,6 +75,16 @@ def tanh_inplace(x: Array) -> Array:
     except TypeError:
         x[...] = xp.tanh(x)
         return x
+
+
+def exp_into(x: Array, out: Array) -> Array:
+    """``out <- exp(x)``; ``out`` may be ``x``. As `tanh_inplace`."""
+    xp = namespace(x)
+    try:
+        return xp.exp(x, out=out)
+    except TypeError:
+        out[...] = xp.exp(x)
+        return out
 
 
 def add_up(parts: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
@@ -116,18 +128,33 @@ def to_numpy(x: Array) -> np.ndarray:
 
 
 class Scratch(threading.local):
-    """One reusable buffer a thread: fresh megabytes cost more in page faults than the tanh that fills them."""
+    """Work memory of a thread, used again: fresh megabytes cost more in page faults than the products that fill them.
+
+    >>> scratch = Scratch()
+    >>> one, other = (scratch.take((2, 3), np.zeros(1)) for _ in range(2))
+    >>> bool(np.shares_memory(one, other))
+    False
+    """
 
     buffer: Array = None
+    used = 0
 
     def __reduce__(self) -> tuple[type[Scratch], tuple[()]]:
         return Scratch, ()  # work memory does not travel
 
+    def clear(self) -> None:
+        """What this thread took may be overwritten from now on."""
+        self.used = 0
+
     def take(self, shape: tuple[int, ...], like: Array) -> Array:
-        """An uninitialised array of this shape, valid until the thread's next `take`."""
-        if self.buffer is None or self.buffer.shape[0] < prod(shape) or self.buffer.dtype != like.dtype:
-            self.buffer = namespace(like).empty((prod(shape),), dtype=like.dtype, device=like.device)
-        return namespace(like).reshape(self.buffer[: prod(shape)], shape)
+        """An uninitialised array of this shape, valid until `clear`."""
+        xp, start, size = namespace(like), self.used, prod(shape)
+        if self.buffer is None or self.buffer.dtype != like.dtype or self.buffer.shape[0] < start + size:
+            # What was taken keeps the memory that it has; the next round finds room for everything.
+            self.buffer = xp.empty((start + size,), dtype=like.dtype, device=like.device)
+            start = 0
+        self.used = start + size + -size % _ALIGNED
+        return xp.reshape(self.buffer[start : start + size], shape)
 
 
 def settle(scores: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ sums over rows are computed where the rows are stored, in a fixed order. Nothing
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, Self
@@ -135,7 +135,7 @@ class Partitions:
         small = [one if one is None or one.dtype.kind not in "iu" else _smallest(one) for one in vectors]
         kept = [dask.delayed(tuple, pure=False)(own) for own in self._with_vectors(small)]
         tasks = partial(self._tasks, own=list(dask.persist(*kept)))
-        return _Summed(tasks)
+        return _Summed(tasks, len(vectors))
 
     def answer(
         self, function: Callable[..., np.ndarray], vectors: Sequence[Any], empty: np.ndarray, rows_axis: int
@@ -182,17 +182,27 @@ class _Summed(NamedTuple):
     """Sums over the rows of `Partitions`, from a task for each of them."""
 
     tasks: Callable[..., list[Any]]
+    vectors: int
+    prepare: Callable[..., Iterable[Any]] | None = None
+
+    def prepared(self, prepare: Callable[..., Iterable[Any]], rows: int) -> Self:  # noqa: ARG002 - nothing is kept
+        return self._replace(prepare=prepare)
 
     def total(self, function: Callable[..., tuple[Any, ...]], *arguments: Any) -> tuple[Any, ...]:
         """The sum of ``function(rows, *vectors, *arguments)`` over all partitions, added up by a fixed tree."""
         import dask
 
+        function = function if self.prepare is None else partial(_of_prepared, self.prepare, self.vectors, function)
         parts = self.tasks(function, *arguments)
         plus = dask.delayed(add_up, pure=False)
         while len(parts) > 1:
             parts = [plus(parts[at : at + _FAN_IN]) for at in range(0, len(parts), _FAN_IN)]
         result: tuple[Any, ...] = parts[0].compute()
         return result
+
+
+def _of_prepared(prepare: Any, vectors: int, function: Any, rows: Any, *rest: Any) -> Any:
+    return function(prepare(rows, *rest[:vectors]), *rest[vectors:])
 
 
 def _smallest(whole_numbers: np.ndarray) -> np.ndarray:

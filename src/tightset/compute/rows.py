@@ -5,7 +5,8 @@ No code outside this folder asks which it is. Another engine is a file like `das
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -30,6 +31,8 @@ __all__ = [
 ]
 
 _ROWS_PER_BLOCK = 2**16
+_ENTRIES_PER_BLOCK = 2**22  # wide rows are fewer, so that every thread has some
+_FEWEST_ROWS = 2**10
 _ENGINES = (Partitions,)
 
 Sums = tuple[Any, ...]
@@ -40,6 +43,13 @@ class Summed(Protocol):
 
     def total(self, function: Callable[..., Sums], *arguments: Any) -> Sums:
         """The sum over blocks of ``function(rows, *vectors, *arguments)``, added in an order of its own."""
+        ...
+
+    def prepared(self, prepare: Callable[..., Iterable[Any]], rows: int) -> Summed:
+        """The same for ``function(prepare(rows, *vectors), *arguments)``.
+
+        What is prepared may be kept for the next sum, if there are no more than so many rows.
+        """
         ...
 
 
@@ -132,21 +142,38 @@ class MemoryRows(NamedTuple):
         return _SummedInMemory(self.X, vectors, threads)
 
 
-class _SummedInMemory(NamedTuple):
+@dataclass
+class _SummedInMemory:
     """Blocks of rows, dealt to threads."""
 
     X: Any
     vectors: tuple[Any, ...]
     threads: Threads
+    prepare: Callable[..., Iterable[Any]] | None = None
+    kept: dict[int, list[Any]] | None = None  # what was prepared of each block
 
     def total(self, function: Callable[..., Sums], *arguments: Any) -> Sums:
+        size = int(np.clip(_ENTRIES_PER_BLOCK // max(self.X.shape[1], 1), _FEWEST_ROWS, _ROWS_PER_BLOCK))
+
         def of_block(start: int) -> Sums:
             self.threads.check()
-            rows = slice(start, start + _ROWS_PER_BLOCK)
-            own = (None if vector is None else vector[rows] for vector in self.vectors)
-            return function(self.X[rows], *own, *arguments)
+            return function(*self._block(slice(start, start + size)), *arguments)
 
-        return add_up(list(self.threads.map(of_block, range(0, self.X.shape[0], _ROWS_PER_BLOCK))))
+        return add_up(list(self.threads.map(of_block, range(0, self.X.shape[0], size))))
+
+    def prepared(self, prepare: Callable[..., Iterable[Any]], rows: int) -> _SummedInMemory:
+        return replace(self, prepare=prepare, kept={} if self.X.shape[0] <= rows else None)
+
+    def _block(self, rows: slice) -> tuple[Any, ...]:
+        if self.kept is not None and rows.start in self.kept:
+            return (self.kept[rows.start],)
+        block = (self.X[rows], *(None if vector is None else vector[rows] for vector in self.vectors))
+        if self.prepare is None:
+            return block
+        found = self.prepare(*block)
+        if self.kept is not None:
+            found = self.kept[rows.start] = list(found)
+        return (found,)
 
 
 def _engine_of(x: Any) -> type[Partitions] | None:

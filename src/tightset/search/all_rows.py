@@ -7,14 +7,14 @@ category there is a third: what coverage costs in each must be known before deri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from scipy import sparse
 
-from tightset.compute.arrays import Run, add_up, label_runs, own_label
+from tightset.compute.arrays import Run, add_up, own_label
 from tightset.compute.identity import Same
 from tightset.compute.label_intervals import hull_of_scores
 from tightset.compute.rows import Summed
@@ -27,6 +27,7 @@ from tightset.objectives.on_terms import OnTerms, TermsOfRows
 from tightset.objectives.profiled import Profiled
 from tightset.objectives.terms import Terms
 from tightset.search.axes import Axes
+from tightset.search.chunks import Chunk, laid_out
 
 __all__ = ["OnAllRows", "Piece", "total_weight"]
 
@@ -34,7 +35,7 @@ _BINS = 2**14
 _FEWEST_BINS = 2**10  # of one category, where there are many
 _REACH = 30.0  # bins reach so far to either side of a threshold, in units of 1 / sharpness; sigmoids are flat beyond
 _WINDOWS = 50  # how often bins may be moved to where the threshold is
-_ENTRIES_AT_ONCE = 2**17  # of rows that are worked on together, so that they and their scores stay in cache
+_KEPT_ENTRIES = 2**26  # of rows that are laid out once and for all; beyond, they are at every evaluation
 
 Sums = tuple[np.ndarray, ...]
 
@@ -87,6 +88,7 @@ class OnAllRows:
     pieces: list[Piece]
     about: np.ndarray
     at: np.ndarray  # of these pieces in ``about``
+    places: Mapping[Same, int]  # of columns among those that rows are laid out in
     callback: Callable[[], None] | None
 
     @classmethod
@@ -94,7 +96,12 @@ class OnAllRows:
         about = np.zeros((len(pieces), max(len(piece.about) for piece in pieces)))
         for row, piece in zip(about, pieces, strict=True):
             row[: len(piece.about)] = piece.about
-        return cls(rows, pieces, about, np.arange(len(pieces)), callback)
+        columns = list({Same(piece.columns): piece.columns for piece in pieces}.values())
+        labels = MEASURES[pieces[0].measure].labels(pieces[0].theta.shape[1])
+        width = sum(len(one.scaling.scale) for one in columns)
+        laid = rows.prepared(partial(laid_out, columns=columns, n_classes=labels), _KEPT_ENTRIES // width)
+        places = {Same(one): at for at, one in enumerate(columns)}
+        return cls(laid, pieces, about, np.arange(len(pieces)), places, callback)
 
     @property
     def bins(self) -> int:
@@ -120,7 +127,7 @@ class OnAllRows:
         parameters = self.unpacked(theta)
         if self.pieces[0].objective.needs_threshold:
             self.thresholds(parameters)
-        groups, about = _groups(self.pieces, parameters), self.about[self.at]
+        groups, about = _groups(self.pieces, parameters, self.places), self.about[self.at]
         costs = self._costs_of_coverage(groups, about)
         found = iter(self.rows.total(_losses, groups, about, [rho for _, rho in costs]))
         loss, gradient = np.empty(len(theta)), np.zeros_like(theta)
@@ -161,7 +168,7 @@ class OnAllRows:
         bins = self.bins
         for _ in range(_WINDOWS):
             about = self.about[self.at]
-            counted = self.rows.total(_counts, _groups(self.pieces, parameters), about, bins)
+            counted = self.rows.total(_counts, _groups(self.pieces, parameters, self.places), about, bins)
             for b, (piece, counts) in enumerate(zip(self.pieces, counted, strict=True)):
                 for c in np.flatnonzero(counts.sum(axis=1)):
                     step, own = piece.step(bins), counts[c]
@@ -190,7 +197,7 @@ class _Group(NamedTuple):
     """Pieces of one measure on the same columns and terms, which share matrix products; ``at`` are their places."""
 
     at: np.ndarray
-    columns: Columns
+    columns: int  # their place among those that rows are laid out in
     measure: str
     objective: SummedObjective
     theta: np.ndarray  # (B, m, D)
@@ -217,7 +224,7 @@ class _Group(NamedTuple):
         return OnTerms(self.objective.eps, self.objective.gamma, self.objective.f, rows)
 
 
-def _groups(pieces: list[Piece], parameters: list[np.ndarray]) -> list[_Group]:
+def _groups(pieces: list[Piece], parameters: list[np.ndarray], places: Mapping[Same, int]) -> list[_Group]:
     alike: dict[tuple[Same, str, Same, Same], list[int]] = {}
     for b, piece in enumerate(pieces):
         alike.setdefault((Same(piece.columns), piece.measure, Same(piece.terms), Same(piece.rule)), []).append(b)
@@ -226,18 +233,16 @@ def _groups(pieces: list[Piece], parameters: list[np.ndarray]) -> list[_Group]:
         first, own = pieces[at[0]], [pieces[b] for b in at]
         objective = first.objective.beside([piece.objective for piece in own[1:]])
         theta, sharpness = np.stack([parameters[b] for b in at]), np.array([piece.sharpness for piece in own])
-        shared = (first.columns, first.measure, objective, theta, sharpness, first.terms, first.order, first.rule)
-        groups.append(_Group(np.array(at), *shared))
+        shared = (first.measure, objective, theta, sharpness, first.terms, first.order, first.rule)
+        groups.append(_Group(np.array(at), places[Same(first.columns)], *shared))
     return groups
 
 
-def _counts(
-    X: Any, y: np.ndarray, weight: np.ndarray | None, groups: list[_Group], about: np.ndarray, bins: int
-) -> Sums:
+def _counts(chunks: Iterable[Chunk], groups: list[_Group], about: np.ndarray, bins: int) -> Sums:
     """Own-label scores of each piece, counted in bins by category ``(T, bins)``; those beyond are in the last ones."""
     B, T = about.shape
     counts = np.zeros((B, T, bins))
-    for part in _parts(X, y, weight, groups):
+    for part in _parts(chunks, groups):
         group = part.group
         own = own_label(group.forward(part)[0], part.runs)
         category = np.zeros(own.shape[1], dtype=np.intp)
@@ -252,10 +257,10 @@ def _counts(
     return tuple(counts)
 
 
-def _coverage_sums(X: Any, y: np.ndarray, weight: np.ndarray | None, groups: list[_Group], q: np.ndarray) -> Sums:
+def _coverage_sums(chunks: Iterable[Chunk], groups: list[_Group], q: np.ndarray) -> Sums:
     """Of each group with terms its total weight and the sums of its objective; six zeros of any other."""
     totals: list[Any] = [tuple(np.zeros(()) for _ in range(6)) for _ in groups]
-    for part in _parts(X, y, weight, groups):
+    for part in _parts(chunks, groups):
         group = part.group
         if group.terms is not None:
             A, _, _ = group.forward(part)
@@ -264,16 +269,14 @@ def _coverage_sums(X: Any, y: np.ndarray, weight: np.ndarray | None, groups: lis
     return tuple(one for total in totals for one in total)
 
 
-def _losses(
-    X: Any, y: np.ndarray, weight: np.ndarray | None, groups: list[_Group], q: np.ndarray, costs: list[Any]
-) -> Sums:
+def _losses(chunks: Iterable[Chunk], groups: list[_Group], q: np.ndarray, costs: list[Any]) -> Sums:
     """Of each group the sums of its objective ``(., B)``, and its two raw derivatives pulled back, ``(B, m, D)``.
 
     With terms, whose ``rho (B, T)`` are the ``costs`` of coverage, the sum is that of the weights, and there is one
     derivative.
     """
     totals: list[Any] = [None] * len(groups)
-    for part in _parts(X, y, weight, groups):
+    for part in _parts(chunks, groups):
         group, Z, measure = part.group, part.Z, MEASURES[part.group.measure]
         A, saved, back = group.forward(part)
         if group.terms is not None:
@@ -286,9 +289,7 @@ def _losses(
             scattered = np.zeros_like(A)
             for label, start, stop in part.runs:
                 scattered[:, start:stop, label] = dV[:, start:stop]
-            pulled = [
-                np.zeros(()) if dF is None else measure.backward(Z, None if saved is None else saved.copy(), back(dF))
-            ]
+            pulled = [np.zeros(()) if dF is None else measure.backward(Z, _copied(saved), back(dF))]
             pulled.append(measure.backward(Z, saved, back(scattered)))
         for gradient in pulled:
             if part.centre is not None and gradient.ndim:
@@ -298,6 +299,10 @@ def _losses(
     return tuple(part for total in totals for part in total)
 
 
+def _copied(saved: Any) -> Any:
+    return saved if saved is None else tuple(one.copy() for one in saved)
+
+
 def _own(q: np.ndarray, group: _Group) -> np.ndarray:
     """The thresholds of a group with terms ``(B, T)``."""
     assert group.terms is not None  # noqa: S101 - who asks has seen to that
@@ -305,33 +310,19 @@ def _own(q: np.ndarray, group: _Group) -> np.ndarray:
 
 
 class _Part(NamedTuple):
-    """A few rows, sorted by label, as a group of pieces sees them; in float64."""
+    """A chunk of rows as a group of pieces sees it."""
 
     at: int  # the place of the group
     group: _Group
     Z: Any
     centre: np.ndarray | None
     runs: list[Run]
-    weight: np.ndarray  # (1, r)
+    weight: np.ndarray
     y: np.ndarray
     groups: np.ndarray
 
 
-def _parts(X: Any, codes: np.ndarray, weight: np.ndarray | None, groups: list[_Group]) -> Iterator[_Part]:
-    """A few rows at a time, for each group. Labels are codes, ``y + C group``, if rows have groups."""
-    C = MEASURES[groups[0].measure].labels(groups[0].theta.shape[2])
-    y, group_of = codes % C, codes // C
-    order = np.argsort(y, kind="stable")
-    entries = X.nnz / len(y) if sparse.issparse(X) else max(group.theta.shape[1] for group in groups)
-    size = max(int(_ENTRIES_AT_ONCE / max(entries, 1)), 64)
-    for start in range(0, len(y), size):
-        rows = order[start : start + size]
-        part, runs = X[rows].astype(np.float64, copy=False), label_runs(y[rows])
-        w = np.ones((1, len(rows))) if weight is None else weight[rows][None]
-        seen: dict[Same, Any] = {}
+def _parts(chunks: Iterable[Chunk], groups: list[_Group]) -> Iterator[_Part]:
+    for columns, runs, weight, y, group_of in chunks:
         for at, group in enumerate(groups):
-            columns = Same(group.columns)
-            if columns not in seen:
-                seen[columns] = group.columns.apply(part)
-            Z, centre = seen[columns]
-            yield _Part(at, group, Z, centre, runs, w, y[rows], group_of[rows])
+            yield _Part(at, group, *columns[group.columns], runs, weight, y, group_of)
