@@ -8,6 +8,7 @@ import numpy as np
 
 from clock import Ledger, Side, median_ms, quotients, take_turns
 from samples import SHAPES, rows_of
+from tightset.compute.arrays import Scratch
 from tightset.compute.blocks import Rows
 from tightset.compute.threads import Threads
 from tightset.measures import MEASURES, Linear
@@ -62,13 +63,14 @@ def profiled_steps(X: np.ndarray, y: np.ndarray, name: str, calls: int = CALLS) 
     D = measure.start(np.zeros((1, 1, C))).shape[2]
     theta = some_theta(X.shape[1], D)
     size = max(1, 2**20 // (len(y) * D))
-    problems = []
+    problems, scratch = [], Scratch()
     for start in range(0, B, size):
         part = theta[start : start + size]
         n = len(part)
         objective = Profiled(EPS * one[:n], 2 * one[:n])
         weight = np.ones((n, len(y)), dtype=np.float32)
-        problems.append((Training(X, y, measure, objective, weight, 0 * part, 0 * part[:, :, :1]), part))
+        problem = Training(X, y, measure, objective, weight, 0 * part, 0 * part[:, :, :1], scratch=scratch)
+        problems.append((problem, part))
 
     def steps() -> None:
         with Threads() as threads:

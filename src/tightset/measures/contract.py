@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from tightset.compute.arrays import Array
+from tightset.compute.arrays import Array, Scratch
 from tightset.compute.graphs import GraphWriter
 
 __all__ = ["Measure"]
@@ -28,12 +28,15 @@ class Measure(Protocol):
         """The number of labels ``C`` that ``D`` columns of parameters score."""
         ...
 
-    def forward(self, X: Array, theta: Array) -> tuple[Array, Any]:
-        """Scores ``A (B, k, C)``, and what `backward` needs to know of them; changes neither input."""
+    def forward(self, X: Array, theta: Array, scratch: Scratch | None = None) -> tuple[Array, Any]:
+        """Scores ``A (B, k, C)``, and what `backward` needs to know of them; changes neither input.
+
+        Both may be in the thread's ``scratch`` memory.
+        """
         ...
 
     def backward(self, X: Array, saved: Any, dA: Array) -> Array:
-        """``dL/dtheta (B, m, D)`` for ``dA = dL/dA``; it uses up ``saved`` and ``dA``."""
+        """``dL/dtheta (B, m, D)`` for ``dA = dL/dA``; it uses up ``saved``, ``dA`` and the memory of ``A``."""
         ...
 
     def export(self, graph: GraphWriter, U: str, error: str, C: int) -> tuple[str, str]:

@@ -43,8 +43,8 @@ class Linear:
         for label, start, stop in runs:
             gradient[:, :, label] += d_own[:, start:stop] @ X[start:stop]
 
-    def forward(self, X: Array, theta: Array) -> tuple[Array, None]:
-        return product(X, theta), None
+    def forward(self, X: Array, theta: Array, scratch: Scratch | None = None) -> tuple[Array, None]:
+        return product(X, theta, scratch), None
 
     def backward(self, X: Array, saved: None, dA: Array) -> Array:  # noqa: ARG002 - nothing to know
         return pull(X, dA)

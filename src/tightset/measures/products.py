@@ -1,13 +1,13 @@
-"""Matrix products of many candidates at once, and the softmax, in place."""
+"""Matrix products of many candidates at once, and the softmax."""
 
 from __future__ import annotations
 
 import numpy as np
 from scipy import sparse
 
-from tightset.compute.arrays import Array, Scratch, namespace
+from tightset.compute.arrays import Array, Scratch, exp_into, namespace
 
-__all__ = ["centred", "product", "pull", "to_log_softmax"]
+__all__ = ["centred", "log_sum_exp", "product", "pull"]
 
 
 def product(X: Array, theta: Array, scratch: Scratch | None = None) -> Array:
@@ -38,14 +38,16 @@ def pull(X: Array, dU: Array, scratch: Scratch | None = None) -> Array:
     return xp.permute_dims(xp.reshape(found, (B, D, X.shape[1])), (0, 2, 1))
 
 
-def to_log_softmax(Z: Array) -> Array:
-    """``Z <- Z - log sum_c exp Z_c`` in place, and the term that was taken off, ``(B, k, 1)``."""
+def log_sum_exp(Z: Array, e: Array) -> tuple[Array, Array]:
+    """``log sum_c exp Z_c (B, k, 1)`` for ``Z (B, k, C)``, and ``total`` with the softmax ``e / total``.
+
+    ``e`` is written, and may be ``Z`` itself, which otherwise is left with its largest entry taken off.
+    """
     xp = namespace(Z)
     top = xp.max(Z, axis=-1, keepdims=True)
     Z -= top
-    rest = xp.log(xp.sum(xp.exp(Z), axis=-1, keepdims=True))
-    Z -= rest
-    return top + rest
+    total = xp.sum(exp_into(Z, e), axis=-1, keepdims=True)
+    return top + xp.log(total), total
 
 
 def centred(theta: Array, centre: Array | None) -> Array:

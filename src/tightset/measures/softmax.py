@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tightset.compute.arrays import Array, namespace
+from tightset.compute.arrays import Array, Scratch, namespace
 from tightset.compute.graphs import GraphWriter, log_sum
-from tightset.measures.products import product, pull, to_log_softmax
+from tightset.measures.products import log_sum_exp, product, pull
 
 __all__ = ["Softmax"]
 
@@ -29,16 +29,18 @@ class Softmax:
     def labels(self, D: int) -> int:
         return D
 
-    def forward(self, X: Array, theta: Array) -> tuple[Array, Array]:
-        A = product(X, theta)
-        to_log_softmax(A)
-        return A, A
+    def forward(self, X: Array, theta: Array, scratch: Scratch | None = None) -> tuple[Array, tuple[Array, Array]]:
+        A, xp = product(X, theta, scratch), namespace(theta)
+        B, k, C = A.shape
+        memory = xp.empty_like(A) if scratch is None else xp.permute_dims(scratch.take((B, C, k), A), (0, 2, 1))
+        _, total = log_sum_exp(A, memory)
+        A -= xp.log(total)
+        return A, (memory, total)
 
-    def backward(self, X: Array, saved: Array, dA: Array) -> Array:
-        xp = namespace(dA)
-        p = xp.exp(saved)
-        p *= xp.sum(dA, axis=-1, keepdims=True)
-        dA -= p
+    def backward(self, X: Array, saved: tuple[Array, Array], dA: Array) -> Array:
+        e, total = saved
+        e *= namespace(dA).sum(dA, axis=-1, keepdims=True) / total
+        dA -= e
         return pull(X, dA)
 
     def export(self, graph: GraphWriter, U: str, error: str, C: int) -> tuple[str, str]:  # noqa: ARG002

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tightset.compute.arrays import Array, namespace
+from tightset.compute.arrays import Array, Scratch, namespace
 from tightset.compute.graphs import GraphWriter, log_sum
-from tightset.measures.products import product, pull, to_log_softmax
+from tightset.measures.products import log_sum_exp, product, pull
 
 __all__ = ["TwoMatrix"]
 
@@ -27,20 +27,20 @@ class TwoMatrix:
     def labels(self, D: int) -> int:
         return D // 2
 
-    def forward(self, X: Array, theta: Array) -> tuple[Array, Array]:
-        U = product(X, theta)
+    def forward(self, X: Array, theta: Array, scratch: Scratch | None = None) -> tuple[Array, tuple[Array, Array]]:
+        U = product(X, theta, scratch)
         C = U.shape[-1] // 2
-        U[..., :C] -= to_log_softmax(U[..., C:])
-        return U[..., :C], U
+        A, F = U[..., :C], U[..., C:]
+        of_row, total = log_sum_exp(F, F)
+        A -= of_row
+        return A, (U, total)
 
-    def backward(self, X: Array, saved: Array, dA: Array) -> Array:
-        xp = namespace(dA)
+    def backward(self, X: Array, saved: tuple[Array, Array], dA: Array) -> Array:
+        U, total = saved
         C = dA.shape[-1]
-        p = xp.exp(saved[..., C:])
-        p *= -xp.sum(dA, axis=-1, keepdims=True)
-        saved[..., :C] = dA
-        saved[..., C:] = p
-        return pull(X, saved)
+        U[..., C:] *= namespace(dA).sum(dA, axis=-1, keepdims=True) / -total
+        U[..., :C] = dA
+        return pull(X, U)
 
     def export(self, graph: GraphWriter, U: str, error: str, C: int) -> tuple[str, str]:
         (scores, gate), (own, of_gate) = (

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Self
 
-import numpy as np
-
-from tightset.compute.arrays import Array, Run, label_runs, namespace, own_label
-from tightset.objectives.weights import normalised
+from tightset.compute.arrays import Array, Run, namespace, own_label
+from tightset.objectives.sums import OfSums
 
 __all__ = ["LogLoss"]
 
 
-class LogLoss:
+class LogLoss(OfSums):
     """``L = -mean_i alpha_i``: with the softmax measure, the loss of logistic regression."""
 
     needs_threshold: ClassVar[bool] = False
@@ -26,16 +24,6 @@ class LogLoss:
 
     def take(self, candidates: Array) -> Self:  # noqa: ARG002 - nothing of its own
         return self
-
-    def value_and_gradient(self, A: Array, y: np.ndarray, weight: Array | None = None) -> tuple[Array, Array]:
-        xp = namespace(A)
-        runs = label_runs(y)
-        alphas = own_label(A, runs)
-        w = normalised(weight, alphas)
-        dA = xp.zeros_like(A)
-        for label, start, stop in runs:
-            dA[:, start:stop, label] = -w[:, start:stop]
-        return -xp.sum(w * alphas, axis=1), dA
 
     def block(
         self,

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple, Self
 
-import numpy as np
-
-from tightset.compute.arrays import Array, Run, label_runs, namespace, own_label, tanh_inplace
+from tightset.compute.arrays import Array, Run, namespace, own_label, tanh_inplace
 from tightset.conformal.inefficiency import SIZE, Inefficiency
+from tightset.objectives.sums import OfSums
 from tightset.objectives.weights import together
 
 __all__ = ["FORMS", "Penalised", "Sums", "transformed"]
@@ -26,7 +25,7 @@ class Sums(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Penalised:
+class Penalised(OfSums):
     """The paper's loss ``L = mean_i f(s_i) + lam V^2``, in one of its four increasing forms.
 
         s_i = sum_y sigma(gamma (A_iy - q)),    V = mean_i sigma(gamma (alpha_i - q)) - (1 - eps)
@@ -38,6 +37,7 @@ class Penalised:
     ``(1 + t) / 2`` and its slope ``gamma (1 - t^2) / 4``: one tanh serves value and derivative, and the constant
     ``gamma / 4`` waits until the sums are combined.
 
+    >>> import numpy as np
     >>> one = np.ones(1)
     >>> objective = Penalised(eps=0.1 * one, lam=10 * one, gamma=2 * one)
     >>> A = np.array([[[3.0, -1.0], [0.0, 2.0]]])
@@ -112,16 +112,6 @@ class Penalised:
         value, slope = transformed(L, self.form)
         a = -slope * self.gamma / (4 * weight)
         return value, a, a * 2 * self.lam * V
-
-    def value_and_gradient(self, A: Array, y: np.ndarray, weight: Array | None = None) -> tuple[Array, Array]:
-        """Loss ``(B,)`` and ``dL/dA (B, k, C)`` for scores that are all at hand."""
-        runs = label_runs(y)
-        sums, dA, d_own = self.block(namespace(A).asarray(A, copy=True), runs, weight)
-        loss, a, b = self.combine(sums)
-        dA *= a[:, None, None]
-        for label, start, stop in runs:
-            dA[:, start:stop, label] += b[:, None] * d_own[:, start:stop]
-        return loss, dA
 
 
 def transformed(L: Array, form: str) -> tuple[Array, Array]:

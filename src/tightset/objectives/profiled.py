@@ -8,8 +8,9 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from tightset.compute.arrays import Array, Run, label_runs, namespace, own_label, tanh_inplace
+from tightset.compute.arrays import Array, Run, namespace, own_label, tanh_inplace
 from tightset.conformal.inefficiency import SIZE, Inefficiency
+from tightset.objectives.sums import OfSums
 from tightset.objectives.weights import normalised, together
 
 __all__ = ["Profiled"]
@@ -20,7 +21,7 @@ _LOOK_EVERY_ON_DEVICE = 8  # steps; to look whether they are enough holds the de
 
 
 @dataclass(frozen=True, eq=False)
-class Profiled:
+class Profiled(OfSums):
     """Set size at exact coverage: ``L = mean_i f(s_i)``, the threshold ``q`` solved for and no penalty to choose.
 
         s_i = sum_y sigma(gamma (A_iy - q)),    q such that  mean_i sigma(gamma (alpha_i - q)) = 1 - eps
@@ -60,10 +61,17 @@ class Profiled:
         left to first order, which makes it as good as exact.
         """
         xp = namespace(alphas)
-        k = alphas.shape[1]
-        some = xp.sort(alphas[:, :: max(1, k // _ROWS_TO_START)], axis=1)  # a quantile of some rows is a good start
+        step = max(1, alphas.shape[1] // _ROWS_TO_START)
+        some = alphas[:, ::step]
         ranks = xp.astype(self.eps * (some.shape[1] - 1), xp.int64)
-        q = xp.take_along_axis(some, ranks[:, None], axis=1)[:, 0]
+        q = xp.take_along_axis(xp.sort(some, axis=1), ranks[:, None], axis=1)[:, 0]
+        if step > 1:  # the root of some rows is a good start
+            q = self._root(some, normalised(weight[:, ::step] + 1e-30, some), q)
+        return self._root(alphas, weight, q)
+
+    def _root(self, alphas: Array, weight: Array, q: Array) -> Array:
+        """Newton's method from ``q``."""
+        xp = namespace(alphas)
         low, high = xp.min(alphas, axis=1) - 40 / self.gamma, xp.max(alphas, axis=1) + 40 / self.gamma
         look_every = 1 if isinstance(alphas, np.ndarray) else _LOOK_EVERY_ON_DEVICE
         for step in range(1, _NEWTON_STEPS + 1):
@@ -76,29 +84,6 @@ class Profiled:
             newton = q + excess / xp.clip(slope, 1e-30, None)
             q = xp.where((newton > low) & (newton < high), newton, (low + high) / 2)
         return q
-
-    def value_and_gradient(self, A: Array, y: np.ndarray, weight: Array | None = None) -> tuple[Array, Array]:
-        """Loss ``(B,)`` and ``dL/dA (B, k, C)``."""
-        xp = namespace(A)
-        C = A.shape[-1]
-        runs = label_runs(y)
-        alphas = own_label(A, runs)
-        w = normalised(weight, alphas)
-        q = self.threshold(alphas, w)
-        t = tanh_inplace((A - q[:, None, None]) * (self.gamma / 2)[:, None, None])
-        own = own_label(t, runs)
-        s = (C + xp.sum(t, axis=-1)) / 2
-        dA = t
-        dA *= t
-        dA -= 1  # minus four slopes: the factor is made good at the end
-        dA *= (w if self.f == SIZE else w * self.f.derivative(s))[..., None]
-        d_own = w * (own * own - 1)
-        rho = xp.sum(dA, axis=(1, 2)) / xp.clip(xp.sum(d_own, axis=1), None, -1e-30)
-        for label, start, stop in runs:
-            dA[:, start:stop, label] -= rho[:, None] * d_own[:, start:stop]
-        dA *= (-self.gamma / 4)[:, None, None]
-        excess = (xp.sum(w * own, axis=1) - (1 - 2 * self.eps)) / 2
-        return xp.sum(w * self.f(s), axis=1) - rho * excess, dA
 
     def block(
         self, A: Array, runs: list[Run], weight: Array | None, threshold: Array | None = None
@@ -114,15 +99,17 @@ class Profiled:
         A *= (self.gamma / 2)[:, None, None]
         t = tanh_inplace(A)
         own = own_label(t, runs)
-        weight = xp.ones_like(own) if weight is None else weight
         s = (A.shape[-1] + xp.sum(t, axis=-1)) / 2
-        dF = t
+        dF, dV, f = t, own * own - 1, self.f(s)
         dF *= t
         dF -= 1
-        dF *= (weight if self.f == SIZE else weight * self.f.derivative(s))[..., None]
-        dV = weight * (own * own - 1)
-        rows = weight + xp.zeros_like(own), weight * self.f(s), weight * own, xp.sum(dF, axis=-1), dV
-        return tuple(xp.sum(one, axis=1) for one in rows), dF, dV
+        if self.f != SIZE:
+            dF *= self.f.derivative(s)[..., None]
+        if weight is not None:
+            dF *= weight[..., None]
+            dV, f, own = weight * dV, weight * f, weight * own
+        ones = xp.ones_like(own) if weight is None else weight + xp.zeros_like(own)
+        return tuple(xp.sum(one, axis=1) for one in (ones, f, own, xp.sum(dF, axis=-1), dV)), dF, dV
 
     def combine(self, sums: tuple[Array, ...]) -> tuple[Array, Array, Array]:
         """Loss ``(B,)`` and the weights ``a, b (B,)`` of the two raw derivatives."""

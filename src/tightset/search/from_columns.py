@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from tightset.models.columns import Columns
 from tightset.models.ensembles import Ensemble, Member
 from tightset.objectives.terms import Terms
 from tightset.search.judging import Judge
-from tightset.search.levels import Chosen, Level, clearly_positive, has_signal, nested, unit_of, watched
+from tightset.search.levels import Chosen, Level, clearly_positive, has_signal, nested, outermost_first, unit_of
 from tightset.search.paths import Candidate, View, fits_of, logistic_candidates
 from tightset.search.problem import Aim, Outcome, Runtime, TrainingRows, bounded, normalised
 from tightset.search.refinement import refine
@@ -37,6 +38,7 @@ from tightset.search.verdict import FEW_ROWS, Found, Verdict
 __all__ = ["column_views", "logistic_regression", "path_search", "train_columns"]
 
 _LOGISTIC = 1  # logistic regressions on one kind of columns take about as long as so many paths
+_BETWEEN = 0.2  # of the time of a level, where others were searched before
 _ROWS_TO_START = 20_000  # of a logistic regression on all rows
 _DOUBT = 1.0  # standard errors that the gain must exceed
 
@@ -56,17 +58,17 @@ def path_search(rows: TrainingRows, aim: Aim, search: Search, runtime: Runtime) 
         _, sample = stratified_split(rows.y, search.rows, np.random.RandomState(list(runtime.seed)))
         rows = rows.take(sample)
     rows = rows.sorted()
-    fold = fold_of_rows(rows.y, min(search.folds, len(rows)), np.random.default_rng(runtime.seed))
+    rows, fold = rows.by_fold(fold_of_rows(rows.y, min(search.folds, len(rows)), np.random.default_rng(runtime.seed)))
     views = column_views(rows, fold, search, runtime.device)
     of_level = len(search.paths) * (search.restarts + 1) * (len(views) if search.both_columns else 1)
-    weights = [_LOGISTIC * len(views), *[of_level] * len(aim.levels), len(aim.levels) * len(search.paths) * sampled]
-    first, *of_levels, last = runtime.progress.split(*weights)
+    of_levels = [of_level, of_level, *[_BETWEEN * of_level] * len(aim.levels)][: len(aim.levels)]
+    weights = [_LOGISTIC * len(views), *of_levels, len(aim.levels) * len(search.paths) * sampled]
+    first, *parts, last = runtime.progress.split(*weights)
     first.stage("fitting logistic regressions")
     with runtime.threads() as threads:
-        logistic = logistic_candidates(views, search.strengths, threads=threads, progress=first)
+        logistic = logistic_candidates(views, search, threads=threads, progress=first)
         levels = [Level.of(one, rows, fold, aim, search, runtime, threads) for one in aim.levels]
-        levels = watched(levels, of_levels)
-        chosen = [_search_level(logistic, level) for level in levels]
+        chosen = outermost_first(levels, partial(_search_level, logistic), parts)
         chosen = nested(levels, chosen) if aim.nested and len(levels) > 1 else chosen
     found = [one.found for one in chosen]
     if sampled:
@@ -129,7 +131,7 @@ def _plain_logistic(rows: TrainingRows, *, standardise: bool, progress: Progress
     fits = np.ones((2, len(y))) * (1.0 if weight is None else weight)
     view = View.of(Columns.plain(X, weight, standardise=standardise), X, y, len(rows.classes), fits, None)
     with Threads(1) as threads:
-        ((only,),) = logistic_candidates([view], (1.0,), threads=threads, progress=progress)
+        ((only,),) = logistic_candidates([view], Search(strengths=(1.0,)), threads=threads, progress=progress)
     return Judged(only, np.nan, np.nan, 0.0, np.nan)
 
 
@@ -149,7 +151,7 @@ def train_columns(
     """The logistic regressions of each kind of columns, judged; the best of each kind; and the steps of the paths."""
     by_columns = [level.examined(some) for some in logistic]
     best = [level.tuned(judged) for judged in by_columns]
-    starts = best if level.search.both_columns else [min(best, key=lambda one: one.criterion)]
+    starts = best if level.search.both_columns or level.near else [min(best, key=lambda one: one.criterion)]
     parts = level.progress.split(*[1] * len(starts))
     trained = [
         one
@@ -160,7 +162,6 @@ def train_columns(
 
 
 def _search_level(logistic: list[list[Candidate]], level: Level) -> Chosen:
-    level.progress.stage(level.named)
     by_columns, best, trained = train_columns(logistic, level)
     likeliest = [max(some, key=lambda one: one.likelihood) for some in by_columns]
     ruled = [level.by_rule(both) for both in zip(best, likeliest, strict=True)]
@@ -177,7 +178,7 @@ def _search_level(logistic: list[list[Candidate]], level: Level) -> Chosen:
     name = _title(baseline)
     verdict = Verdict(*figures, level.told_error(error), accepted, unit_of(level.judge), name, name, aimed=level.aimed)
     model = Ensemble.of([one.member for one in members], **level.combining)
-    return Chosen(Found(model, table(judged, members, level.confidence), verdict), members, baseline)
+    return Chosen(Found(model, table(judged, members, level.confidence), verdict), members, baseline, trained)
 
 
 def _title(one: Judged) -> str:

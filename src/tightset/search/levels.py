@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
@@ -15,15 +15,18 @@ from tightset.conformal.ranks import significance
 from tightset.models.rules import Rule
 from tightset.search.judging import Curve, Judge
 from tightset.search.judging_terms import JudgeOnTerms
-from tightset.search.paths import Candidate, path_candidates
+from tightset.search.paths import Candidate, beginnings, trained
 from tightset.search.problem import Aim, Runtime, TrainingRows
 from tightset.search.settings import Search
-from tightset.search.shortlist import Judged, best_of_row, combined_scores, examine
+from tightset.search.shortlist import Judged, best_of_row, combined_scores, examine, shortlist
 from tightset.search.verdict import Found
 
-__all__ = ["Chosen", "Level", "clearly_positive", "has_signal", "nested", "unit_of", "watched"]
+__all__ = ["Chosen", "Level", "clearly_positive", "has_signal", "nested", "outermost_first", "unit_of"]
 
 _CLEAR = 2.0  # standard errors by which a likelihood is clearly better
+_BEHIND = 0.1  # a path whose sets are so much larger than the smallest is given up
+_RISEN = 0.005  # and one whose sets have become larger again by so much
+_FROM_EACH = 2  # candidates of each outer level, of different paths, that are trained for a level between
 
 
 class Level(NamedTuple):
@@ -36,8 +39,8 @@ class Level(NamedTuple):
     rng: np.random.Generator
     threads: Threads
     progress: Progress
-    named: str = "searching"  # for who watches
     combining: Mapping[str, Any] = MappingProxyType({})  # see `Aim`
+    near: Sequence[Sequence[Candidate]] = ()  # the best of the outer levels, between which this one lies
     rule: Rule | None = None  # the best one for known probabilities, if that is not their own ranking
 
     @property
@@ -72,17 +75,40 @@ class Level(NamedTuple):
         return list(self.threads.map(lambda one: examine(one, self.fold, self.judge), candidates))
 
     def paths_from(self, start: Candidate, search: Search | None = None) -> list[Judged]:
-        """Every step of every path away from a candidate, judged."""
-        return self.examined(
-            path_candidates(
-                start,
-                search or self.search,
-                self.judge,
-                rng=self.rng,
-                threads=self.threads,
-                progress=self.progress,
-            )
-        )
+        """Steps of the paths away from a candidate, judged; or, between levels that were searched, the best of these.
+
+        Along a path sets become smaller, and then larger again: it ends where they no longer become smaller. It ends
+        sooner if they are far larger than those of another path.
+        """
+        search = search or self.search
+        if self.near:
+            near = [[one for one in outer if one.view is start.view] for outer in self.near]
+            onward = [one for outer in near for one in _of_different_paths(outer)]
+            self.progress.expect(len(onward))
+            as_they_are = self.examined([one for outer in near for one in outer])
+            return as_they_are + self.trained(onward, [one.pull for one in onward], search)
+        going = beginnings(start, search, self.rng)
+        least = [np.inf] * len(going)
+        self.progress.expect(len(search.pulls) * len(going))
+        found: list[Judged] = []
+        for pull in search.pulls:
+            steps = self.trained(going, [pull] * len(going), search)
+            found += steps
+            worst = _more(min([one.criterion for one in found], default=np.inf), _BEHIND)
+            least = [min(so_far, one.criterion) for so_far, one in zip(least, steps, strict=True)]
+            goes = [
+                one.criterion <= min(_more(so_far, _RISEN), worst) for so_far, one in zip(least, steps, strict=True)
+            ]
+            going = [one.candidate for one, on in zip(steps, goes, strict=True) if on]
+            least = [so_far for so_far, on in zip(least, goes, strict=True) if on]
+        return found
+
+    def trained(self, candidates: Sequence[Candidate], pulls: Sequence[float], search: Search) -> list[Judged]:
+        """Each candidate a step further, held by its pull, judged."""
+        how: Any = {"threads": self.threads, "progress": self.progress}
+        if not candidates:
+            return []
+        return self.examined(trained(candidates, pulls, search.max_iter, search.objective, self.judge, **how))
 
     def by_rule(self, judged: Sequence[Judged]) -> list[Judged]:
         """The same by the best rule for known probabilities, if that is not their own ranking.
@@ -127,22 +153,36 @@ class Level(NamedTuple):
         return float(error * self.judge.caution)
 
 
-def watched(levels: Sequence[Level], parts: Sequence[Progress]) -> list[Level]:
-    """The levels, each with its part of the progress."""
-    names = (
-        ["searching"]
-        if len(levels) == 1
-        else [f"searching level {at + 1} of {len(levels)}" for at in range(len(levels))]
-    )
-    return [level._replace(progress=part, named=name) for level, part, name in zip(levels, parts, names, strict=True)]
-
-
 class Chosen(NamedTuple):
     """What the search at a level found, what it is made of, and the baseline that it was compared with."""
 
     found: Found
     members: list[Judged]
     baseline: Judged
+    steps: Sequence[Judged] = ()  # of all paths
+
+
+def outermost_first(
+    levels: Sequence[Level], search: Callable[[Level], Chosen], parts: Sequence[Progress]
+) -> list[Chosen]:
+    """What is found at each level: the lowest and the highest are searched in full, those between from their best.
+
+    Measures for neighbouring levels have much in common, and those in between lie between them.
+    """
+    order = sorted(range(len(levels)), key=lambda at: float(levels[at].confidence))
+    order = [*order[:1], *order[:0:-1][:1], *order[1:-1]]
+    found: dict[int, Chosen] = {}
+    near: list[list[Candidate]] = []
+    for turn, (at, part) in enumerate(zip(order, parts, strict=True)):
+        name = "searching" if len(levels) == 1 else f"searching level {turn + 1} of {len(levels)}"
+        level = levels[at]._replace(progress=part, near=near if turn > 1 else ())
+        part.stage(name)
+        found[at] = search(level)
+        if turn < 2:
+            told = f" for {float(level.confidence):g}"
+            best = [one.candidate for one in shortlist(found[at].steps)]
+            near.append([one._replace(path=one.path + told) for one in best])
+    return [found[at] for at in range(len(levels))]
 
 
 def nested(levels: Sequence[Level], chosen: Sequence[Chosen]) -> list[Chosen]:
@@ -169,8 +209,17 @@ def nested(levels: Sequence[Level], chosen: Sequence[Chosen]) -> list[Chosen]:
             price=float(sizes[at, place] / max(sizes[place, place], 1e-9) - 1),
         )
         found = own.found._replace(model=best.found.model, table=best.found.table, verdict=verdict)
-        result.append(Chosen(found, best.members, own.baseline))
+        result.append(own._replace(found=found, members=best.members))
     return result
+
+
+def _of_different_paths(best: Sequence[Candidate]) -> list[Candidate]:
+    first = {one.path: one for one in reversed(best)}
+    return [one for one in best if first[one.path] is one][:_FROM_EACH]
+
+
+def _more(criterion: float, share: float) -> float:
+    return criterion + share * abs(criterion)
 
 
 def unit_of(judge: Judge) -> str:

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from scipy import sparse
 
-from tightset.compute.arrays import Array, as_array, room_for_scores, to_numpy
+from tightset.compute.arrays import Array, Scratch, as_array, room_for_scores, to_numpy
+from tightset.compute.identity import Same
 from tightset.compute.progress import Progress
 from tightset.compute.threads import Threads
 from tightset.measures import MEASURES
@@ -32,19 +33,21 @@ from tightset.search.settings import Search
 from tightset.solvers.descent import Solution
 from tightset.solvers.lbfgs import lbfgs
 
-__all__ = ["Candidate", "View", "fits_of", "logistic_candidates", "path_candidates"]
+__all__ = ["Candidate", "View", "beginnings", "fits_of", "logistic_candidates", "trained"]
 
 _TRAINED_IN = np.float32  # judging, calibrating and predicting are in the precision of X
 _LOGISTIC_ITERATIONS = 200
-_UNFOLDED_ITERATIONS = 60  # the weakly held ones take long to converge, and sets are no smaller for it
+_UNFOLDED_ITERATIONS = 1.5  # times those of a step: weakly held ones take long to converge, and gain nothing by it
+_LOGISTIC_TOLERANCE = 1e-5  # of the loss, relative
 _SCORES_PER_CHUNK = 2**20  # scores of the candidates that one thread trains together
+_SCORES_FOR_TWO = 2**17  # below that a second thread costs more than it saves
 _PARAMETERS_PER_CHUNK = 2**20  # L-BFGS keeps twenty times as many
 _RESTART_NOISE = 0.3  # of the root mean square of the parameters
 
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """Training rows as the measures see them, sorted by label, with the fold weights of every fit.
+    """Training rows as the measures see them, sorted by fold and label, with the fold weights of every fit.
 
     X : (k, m); weight : (folds + 1, k), zero on the rows that a fold leaves out; the last one has them all. Training is
     along principal axes of the rows; judging is not, because scores that tie would be told apart by rounding.
@@ -57,13 +60,14 @@ class View:
     weight: np.ndarray
     centre: np.ndarray | None
     device: str | None
+    scratch: Scratch | None = None
 
     @classmethod
     def of(
         cls, columns: Columns, X: Any, y: np.ndarray, n_classes: int, weight: np.ndarray, device: str | None
     ) -> Self:
         Z, centre = columns.apply(X)
-        view = cls(columns, None, y, n_classes, weight, centre, device)
+        view = cls(columns, None, y, n_classes, weight, centre, device, Scratch() if device is None else None)
         return replace(view, X=view.laid_out(Z))
 
     @cached_property
@@ -103,7 +107,9 @@ class View:
         """The losses of some fits, for `lbfgs`."""
         weight, anchor, pull = (self.place(x) for x in (self.weight[fits], anchor, pull))
         centre = self.place(self.centre)
-        return Training(self.along_axes, self.y, MEASURES[measure], objective, weight, anchor, pull, centre)
+        return Training(
+            self.along_axes, self.y, MEASURES[measure], objective, weight, anchor, pull, centre, self.scratch
+        )
 
 
 def fits_of(fold: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
@@ -135,9 +141,10 @@ class Candidate(NamedTuple):
 
 
 def logistic_candidates(
-    views: Sequence[View], strengths: Sequence[float], *, threads: Threads, progress: Progress
+    views: Sequence[View], search: Search, *, threads: Threads, progress: Progress
 ) -> list[list[Candidate]]:
     """Logistic regressions on each view; ``pull = 1 / C`` in the notation of scikit-learn."""
+    strengths = search.strengths
     of_view = [[C / 10 if view.columns.knots is not None else C for C in strengths] for view in views]
     halves = [
         (at, fits)
@@ -150,7 +157,9 @@ def logistic_candidates(
 
     def follow(half: tuple[int, np.ndarray]) -> list[Solution]:
         at, fits = half
-        return _logistic_path(views[at], fits, of_view[at], threads, progress)
+        unfolded = views[at].columns.knots is not None
+        max_iter = int(_UNFOLDED_ITERATIONS * search.max_iter) if unfolded else _LOGISTIC_ITERATIONS
+        return _logistic_path(views[at], fits, of_view[at], max_iter, threads, progress)
 
     solved = list(threads.spread(follow, halves))
     found = []
@@ -174,7 +183,7 @@ def logistic_candidates(
 
 
 def _logistic_path(
-    view: View, fits: np.ndarray, strengths: Sequence[float], threads: Threads, progress: Progress
+    view: View, fits: np.ndarray, strengths: Sequence[float], max_iter: int, threads: Threads, progress: Progress
 ) -> list[Solution]:
     """From the most to the least regularised; the intercept is free."""
     start = np.zeros((len(fits), view.X.shape[1], view.n_classes))
@@ -182,100 +191,101 @@ def _logistic_path(
     held[:, -1] = 0
     held /= view.weight[fits].sum(axis=1)[:, None, None]
     theta = view.place(start)
-    max_iter = _LOGISTIC_ITERATIONS if view.columns.knots is None else _UNFOLDED_ITERATIONS
     found = []
     for C in strengths:
         problem = view.training("softmax", LogLoss(), fits, start, held / C)
         steps = view.steps(held / C)
-        solution = lbfgs(problem, theta, max_iter=max_iter, scale=steps, callback=threads.tick)
+        how: Any = {"max_iter": max_iter, "tol": _LOGISTIC_TOLERANCE, "scale": steps, "callback": threads.tick}
+        solution = lbfgs(problem, theta, **how)
         theta = solution.theta
         found.append(solution._replace(theta=view.back(theta)))
         progress.advance()
     return found
 
 
-class _Run(NamedTuple):
-    measure: str
-    gamma: float
-    again: int
-    seed: int
+def beginnings(start: Candidate, search: Search, rng: np.random.Generator) -> list[Candidate]:
+    """Where each path begins that leads away from a logistic regression, or from the ranking of a classifier."""
+    found = []
+    for measure, gamma in search.paths:
+        theta = MEASURES[measure].start(start.theta)
+        for again in range(search.restarts + 1):
+            name = f"{measure} gamma={gamma:g}" + (f" restart {again}" if again else "")
+            moved = (
+                theta + _displacement(theta[-1], np.random.default_rng(int(rng.integers(2**62)))) if again else theta
+            )
+            found.append(Candidate(name, start.view, measure, moved, gamma, np.inf, 0, start))
+    return found
 
-    @property
-    def name(self) -> str:
-        return f"{self.measure} gamma={self.gamma:g}" + (f" restart {self.again}" if self.again else "")
 
-
-def path_candidates(
-    start: Candidate,
-    search: Search,
+def trained(
+    candidates: Sequence[Candidate],
+    pulls: Sequence[float],
+    max_iter: int,
+    objective: str,
     judge: Judge,
     *,
-    rng: np.random.Generator,
     threads: Threads,
     progress: Progress,
 ) -> list[Candidate]:
-    """Every step of every path that leads away from one logistic regression, trained for what is judged."""
-    view, origin = start.view, start.view.into(start.theta)
-    F, m, _ = origin.shape
-    steps = len(search.pulls)
-    runs = [
-        _Run(measure, gamma, again, int(rng.integers(2**62)))
-        for measure, gamma in search.paths
-        for again in range(search.restarts + 1)
-    ]
-    width = {run.measure: MEASURES[run.measure].start(start.theta[:1]).shape[2] for run in runs}
-    parameters = {run: np.empty((steps, F, m, width[run.measure]), dtype=_TRAINED_IN) for run in runs}
-    n_iter = {run: np.zeros((steps, F), dtype=int) for run in runs}
-
-    of_objective: Callable[..., Objective] = partial(OBJECTIVES[search.objective], f=judge.f)
+    """Candidates of one view, each a step further on its path: held by its pull, and trained for what is judged."""
+    view = candidates[0].view
+    F, m, _ = candidates[0].theta.shape
+    of_objective: Callable[..., Objective] = partial(OBJECTIVES[objective], f=judge.f)
     if judge.terms is not None:
         of_objective = partial(OnTerms, f=judge.f, rows=TermsOfRows.of(judge.terms, view.y, judge.f, view.place))
+    anchors = {Same(one.start): view.into(one.start.theta) for one in candidates if one.start is not None}
+    begun = [view.into(one.theta) for one in candidates]
 
-    def follow(pairs: list[tuple[_Run, int]]) -> list[Solution]:
-        measure = pairs[0][0].measure
-        fits = np.array([fit for _, fit in pairs])
-        anchor, whole = MEASURES[measure].start(origin[fits]), MEASURES[measure].start(origin[-1:])[0]
-        theta = view.place(anchor + np.stack([_displacement(run, whole) for run, _ in pairs]))
-        gamma = view.place(np.array([run.gamma for run, _ in pairs]))
-        objective = of_objective(view.place(np.full(len(pairs), judge.eps)), gamma)
+    def descend(pairs: np.ndarray) -> Solution:
+        own, fits = [candidates[at] for at, _ in pairs], pairs[:, 1]
+        measure = own[0].measure
+        origin = np.stack([anchors[Same(one.start)][fit] for one, fit in zip(own, fits, strict=True)])
+        theta = view.place(np.stack([begun[at][fit] for at, fit in pairs]))
+        gamma = view.place(np.array([one.sharpness for one in own]))
+        target = of_objective(view.place(np.full(len(pairs), judge.eps)), gamma)
         if judge.order is not None:
-            objective = Ordered(objective, judge.order)
-        found = []
-        for pull in search.pulls:
-            held = np.full((len(pairs), m, 1), pull)
-            problem = view.training(measure, objective, fits, anchor, held)
-            steps = view.steps(held)
-            solution = lbfgs(problem, theta, max_iter=search.max_iter, scale=steps, callback=threads.tick)
-            theta = solution.theta
-            found.append(solution._replace(theta=view.back(theta)))
-            progress.advance()
-        return found
+            target = Ordered(target, judge.order)
+        held = np.broadcast_to(np.array([pulls[at] for at, _ in pairs])[:, None, None], (len(pairs), m, 1))
+        problem = view.training(measure, target, fits, MEASURES[measure].start(origin), held)
+        found = lbfgs(problem, theta, max_iter=max_iter, scale=view.steps(held), callback=threads.tick)
+        progress.advance(len(pairs) / F)
+        return found._replace(theta=view.back(found.theta))
 
-    chunks = []
-    for measure, D in width.items():
-        pairs = [(run, fit) for run in runs if run.measure == measure for fit in range(F)]
-        budget = room_for_scores(view.device, _SCORES_PER_CHUNK)
-        parameters_at_once = _PARAMETERS_PER_CHUNK if view.device is None else budget // 10
-        size = max(1, min(budget // (len(view.y) * D), parameters_at_once // (m * D)))
-        chunks += [pairs[at : at + size] for at in range(0, len(pairs), size)]
-    progress.expect(steps * len(chunks))
-    for pairs, found in zip(chunks, threads.spread(follow, chunks), strict=True):
-        for step, solution in enumerate(found):
-            for (run, fit), theta, took in zip(pairs, solution.theta, solution.n_iter, strict=True):
-                parameters[run][step, fit], n_iter[run][step, fit] = theta, took
-            if threads.elsewhere:
-                progress.advance()
+    theta: list[Any] = [np.empty(one.theta.shape, dtype=_TRAINED_IN) for one in candidates]
+    n_iter = np.zeros(len(candidates), dtype=int)
+    chunks = _chunks(candidates)
+    for pairs, found in zip(chunks, threads.spread(descend, chunks), strict=True):
+        for (at, fit), own, took in zip(pairs, found.theta, found.n_iter, strict=True):
+            theta[at][fit], n_iter[at] = own, max(n_iter[at], took)
+        if threads.elsewhere:
+            progress.advance(len(pairs) / F)
     return [
-        Candidate(run.name, view, run.measure, theta, run.gamma, pull, int(took.max()), start)
-        for run in runs
-        for pull, theta, took in zip(search.pulls, parameters[run], n_iter[run], strict=True)
+        one._replace(theta=own, pull=float(pull), n_iter=int(took))
+        for one, own, pull, took in zip(candidates, theta, pulls, n_iter, strict=True)
     ]
 
 
-def _displacement(run: _Run, anchor: np.ndarray) -> np.ndarray:
-    """Nothing at first, random for a restart; the same for every fold, so that their scores can be pooled."""
-    if run.again == 0:
-        return np.zeros_like(anchor)
+def _chunks(candidates: Sequence[Candidate]) -> list[np.ndarray]:
+    """Pairs (candidate, fit) that are trained together, ``(n, 2)``: of one measure, and no more than memory holds.
+
+    What keeps two threads busy is cut in two at least, the same on every machine.
+    """
+    view = candidates[0].view
+    F, m, _ = candidates[0].theta.shape
+    budget = room_for_scores(view.device, _SCORES_PER_CHUNK)
+    chunks = []
+    for measure in dict.fromkeys(one.measure for one in candidates):
+        own = [at for at, one in enumerate(candidates) if one.measure == measure]
+        pairs = np.array([(at, fit) for at in own for fit in range(F)])
+        D = candidates[own[0]].theta.shape[2]
+        parameters_at_once = _PARAMETERS_PER_CHUNK if view.device is None else budget // 10
+        size = max(1, min(budget // (len(view.y) * D), parameters_at_once // (m * D)))
+        worth_two = view.device is None and len(pairs) * len(view.y) * D > _SCORES_FOR_TWO
+        chunks += np.array_split(pairs, max(-(-len(pairs) // size), 1 + worth_two))
+    return chunks
+
+
+def _displacement(anchor: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """The same for every fold, so that their scores can be pooled."""
     size = _RESTART_NOISE * np.sqrt(np.mean(anchor**2))
-    noise = np.random.default_rng(run.seed).standard_normal(anchor.shape)
-    return np.asarray(size * noise)
+    return np.asarray(size * rng.standard_normal(anchor.shape))

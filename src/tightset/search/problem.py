@@ -48,6 +48,11 @@ class TrainingRows:
         """In memory, by label."""
         return replace(self, X=MemoryRows(self.X.gather())).take(np.argsort(self.y, kind="stable"))
 
+    def by_fold(self, fold: np.ndarray) -> tuple[Self, np.ndarray]:
+        """In the order of folds, otherwise as they are, with the fold of each: a fit leaves out rows in one piece."""
+        order = np.argsort(fold, kind="stable")
+        return self.take(order), fold[order]
+
 
 class Aim(NamedTuple):
     """What is trained for: levels, inefficiency, one measure for all levels or not, coverage by label or not, costs."""

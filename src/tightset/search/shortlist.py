@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -98,16 +98,16 @@ def best_of_row(judged: list[Judged]) -> Judged:
     return judged[int(np.argmin(smooth))]
 
 
-def shortlist(judged: list[Judged]) -> list[Judged]:
+def shortlist(judged: Sequence[Judged], members: int = _MEMBERS, per_path: int = _PER_PATH) -> list[Judged]:
     """The best few, not all from one path, and none much worse than the best: combined they err less than any one."""
     ranked = sorted(judged, key=lambda one: one.criterion)
     chosen: list[Judged] = []
     for one in ranked:
         worst = ranked[0].criterion + _TOLERANCE * abs(ranked[0].criterion)
-        if one.criterion > worst or len(chosen) == _MEMBERS:
+        if one.criterion > worst or len(chosen) == members:
             break
         path = (one.candidate.view.columns.name, one.candidate.path)
-        if sum((other.candidate.view.columns.name, other.candidate.path) == path for other in chosen) < _PER_PATH:
+        if sum((other.candidate.view.columns.name, other.candidate.path) == path for other in chosen) < per_path:
             chosen.append(one)
     return chosen
 

@@ -33,7 +33,7 @@ from tightset.models.ensembles import LogProbabilities, Tempered, tempered
 from tightset.models.trees import Grown, Growth, grow, numbers_or_missing
 from tightset.search.from_columns import column_views, train_columns
 from tightset.search.judging import Curve
-from tightset.search.levels import Chosen, Level, has_signal, nested, unit_of, watched
+from tightset.search.levels import Chosen, Level, has_signal, nested, outermost_first, unit_of
 from tightset.search.paths import Candidate, fits_of, logistic_candidates
 from tightset.search.problem import Aim, Outcome, Runtime, TrainingRows, normalised
 from tightset.search.settings import Search
@@ -103,7 +103,7 @@ def stacked_search(bases: Bases, rows: TrainingRows, aim: Aim, search: Search, r
         if mixes:
             on_columns.stage("fitting logistic regressions")
             views = column_views(replace(rows, X=MemoryRows(X)), fold, search, runtime.device)
-            linear = logistic_candidates(views, search.strengths, threads=threads, progress=on_columns)
+            linear = logistic_candidates(views, search, threads=threads, progress=on_columns)
         fill = None if X is None else np.zeros(X.shape[1]) if sparse.issparse(X) else X.mean(axis=0)
         plain, mixed = _parts(fitted, linear, fill, fold, rows)
         stack = StackedRows.of(
@@ -120,13 +120,13 @@ def stacked_search(bases: Bases, rows: TrainingRows, aim: Aim, search: Search, r
         on_scores.stage("fitting logistic regressions on scores")
         families = _families(stack, search, threads, on_scores)
         levels = [Level.of(one, rows, fold, aim, search, runtime, threads) for one in aim.levels]
-        levels, chosen = watched(levels, of_levels), []
-        for level in levels:
-            level.progress.stage(level.named)
+
+        def at_level(level: Level) -> Chosen:
             trees, paths = level.progress.split(search.boost is not None, 1)
             grown = _grown(search.boost, given, stack, level._replace(progress=trees), runtime)
-            own = level._replace(progress=paths)
-            chosen.append(_search_level(stack, len(plain), families, linear, grown, own))
+            return _search_level(stack, len(plain), families, linear, grown, level._replace(progress=paths))
+
+        chosen = outermost_first(levels, at_level, of_levels)
     found = [one.found for one in (nested(levels, chosen) if aim.nested and len(levels) > 1 else chosen)]
     return Outcome([one.model for one in found], found)
 
@@ -135,7 +135,7 @@ def _families(stack: StackedRows, search: Search, threads: Threads, progress: Pr
     """The anchor, and the anchor beside the columns."""
     anchors = [stack.anchor(), *([] if stack.columns is None else [stack.anchor(beside=True)])]
     views = [one.view for one in anchors]
-    fits = logistic_candidates(views, search.strengths, threads=threads, progress=progress)
+    fits = logistic_candidates(views, search, threads=threads, progress=progress)
     return [_Family(anchor, some) for anchor, some in zip(anchors, fits, strict=True)]
 
 
@@ -286,6 +286,7 @@ def _search_level(
         ),
         members,
         baseline,
+        [one for one in judged if one.candidate.start is not None],
     )
 
 
