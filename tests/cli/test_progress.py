@@ -26,7 +26,19 @@ def stages(written):
 
 
 def test_a_fit_has_one_bar_that_only_goes_forward(folder):
-    fit = ("fit", "train.csv", "--target", "kind", *FAST[2:], "--test", 0.2, "--out", "bar.tightset")
+    fit = (
+        "fit",
+        "train.csv",
+        "--target",
+        "kind",
+        "--search",
+        "thorough",
+        *FAST[2:],
+        "--test",
+        0.2,
+        "--out",
+        "bar.tightset",
+    )
     code, written = on_terminal(fit, folder=folder)
     assert code == 0
     known = [
@@ -135,6 +147,25 @@ def test_time_left_is_told_once_something_is_known():
     assert bar.left() == ""  # nor does a first small step
     bar.move(1.0)
     assert bar.left() == "~1 s left"
+
+
+def test_long_work_without_a_terminal_says_once_how_long_it_takes(capsys):
+    now = [0.0]
+
+    def moves(seconds, share, *, show="auto"):
+        bar = _Bar(show=show, clock=lambda: now[0])
+        now[0] = 0.0
+        bar.begin()
+        bar.stage(0.0, "searching")
+        for part in (0.25, 0.5, 1.0):
+            now[0] = part * seconds
+            bar.move(part * share)
+        return capsys.readouterr().err
+
+    assert moves(30, 0.1) == "tightset: searching; about 5 min left\n"  # 2.5 % in 7.5 s
+    assert moves(50, 1.0) == ""  # under a minute
+    assert moves(1.5, 0.02) == ""  # too soon to tell
+    assert moves(30, 0.1, show=False) == ""
 
 
 def test_passes_over_a_file_are_one_part():

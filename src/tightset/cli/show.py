@@ -162,7 +162,7 @@ def show_comparison(title: str, name: str, rows: Sequence[Comparison]) -> None:
 
 def working() -> Progress:
     """The one bar of a command, on a terminal; its parts are named and divided before the work begins."""
-    return Progress(show=sys.stderr.isatty())
+    return Progress(show=sys.stderr.isatty() or "auto")
 
 
 @contextmanager

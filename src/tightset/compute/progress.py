@@ -1,4 +1,6 @@
-"""Progress of long work: one bar on standard error, only on a terminal, with the stage it is at and the time left.
+"""Progress of long work: one bar on standard error, with the stage it is at and the time left.
+
+Without a terminal, where a bar would be noise, work that takes over a minute says once about how long it will take.
 
 Work is divided before it begins (`Progress.split`), so that the bar never goes back: a part has its share of the bar,
 however many steps it turns out to have.
@@ -12,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from importlib.util import find_spec
 from types import TracebackType
 from typing import Any, Self
 
@@ -22,6 +25,7 @@ __all__ = ["Progress", "current"]
 _PATIENCE = 5.0  # seconds before a bar appears that was not asked for
 _SETTLED = 2.0  # seconds of a stage after which its speed says something
 _TOLD = 0.01  # and so much of the bar
+_LONG = 60.0  # seconds; what takes longer says so where there is no bar
 _UNKNOWN = 30  # steps after which about two thirds of an unknown number are done
 _NARROW = 80  # columns of a terminal; a narrower one has a shorter bar
 
@@ -31,7 +35,8 @@ _watched: ContextVar[Progress | None] = ContextVar("watched", default=None)
 class Progress:
     """A part of some work, as a part of the bar; tasks in any thread may `advance`.
 
-    ``show`` is True, False, or ``"auto"``: a bar appears after a few seconds, on a terminal. Inside `watching`, a
+    ``show`` is True, False, or ``"auto"``: a bar appears after a few seconds, on a terminal; without one, a line says
+    how long it takes if that is over a minute, unless ``show`` is False. Inside `watching`, a
     progress that is entered becomes a part of the one that is watched, and has no bar of its own.
 
     >>> whole = Progress()
@@ -139,6 +144,7 @@ class _Bar:
         self._begun = self._stage_begun = clock()
         self._stage_low = 0.0
         self._ends: float | None = None
+        self._told = not show  # how long it will take
         self._bar: Any = None
         self._task: Any = None
 
@@ -146,6 +152,7 @@ class _Bar:
         self._begun = self._stage_begun = self._clock()
 
     def end(self) -> None:
+        self._told = True
         if self._bar is not None:
             self._bar.stop()
 
@@ -174,15 +181,20 @@ class _Bar:
             if self._ends < self._clock():  # the step that is being done takes longer than those before
                 self._estimate()
             seconds = max(self._ends - self._clock(), 1.0)
-        if seconds < 90:
-            return f"~{seconds:.0f} s left"
-        return f"~{seconds / 60:.0f} min left" if seconds < 5400 else f"~{seconds / 3600:.0f} h left"
+        return f"~{_in_words(seconds)} left"
 
     def _estimate(self) -> None:
         """The rest goes on as the stage has up to now."""
         took, done = self._clock() - self._stage_begun, self.share - self._stage_low
         if took > _SETTLED and done > _TOLD:
             self._ends = self._clock() + took / done * (1 - self.share)
+            left = self._ends - self._clock()
+            if not self._told and self._clock() + left - self._begun > _LONG and not self._can_open():
+                self._told = True
+                sys.stderr.write(f"tightset: {self._name}; about {_in_words(left)} left\n")
+
+    def _can_open(self) -> bool:
+        return sys.stderr.isatty() and find_spec("rich") is not None
 
     def _wanted(self) -> bool:
         if self._show == "auto":
@@ -228,3 +240,10 @@ class _Bar:
         self._bar = Bar(*columns, console=console, transient=True)
         self._task = self._bar.add_task(self._name, total=self.total)
         self._bar.start()
+
+
+def _in_words(seconds: float) -> str:
+    """As exactly as a guess may be told."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.0f} h"

@@ -97,7 +97,7 @@ class SCPOClassifier(ConformalPredictor):
         Threads; by default as many as BLAS may use. Inside ``joblib.parallel_config(backend="dask")`` candidates and
         folds go to that cluster. The result does not depend on it.
     verbose : bool or "auto", default "auto"
-        Show a progress bar: ``"auto"`` on a terminal, if it takes longer than a few seconds.
+        Show a progress bar: ``"auto"`` on a terminal, after a few seconds; elsewhere, how long a long fit takes.
 
     Attributes
     ----------
