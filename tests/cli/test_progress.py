@@ -62,7 +62,7 @@ def test_a_fit_has_one_bar_that_only_goes_forward(folder):
 
 @pytest.mark.parametrize("columns", [60])
 def test_compare_says_which_split_it_is_at(folder, columns):
-    compare = ("compare", "train.csv", "--target", "kind", *FAST[:4], "--splits", 2)
+    compare = ("compare", "train.csv", "--target", "kind", "--search", "thorough", *FAST[2:4], "--splits", 2)
     _, written = on_terminal(compare, columns, folder)
     assert [name for name in stages(written) if "searching" in name] == [
         "split 1 of 2: searching",
