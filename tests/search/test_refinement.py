@@ -47,7 +47,8 @@ def stacked(pieces):
 @pytest.mark.parametrize("objective", [profiled(SIZE), profiled(LOG), lambda *_: LogLoss()], ids=["size", "log", "nll"])
 def test_losses_and_gradients_are_those_of_all_rows_at_once(objective, weighted, monkeypatch):
     monkeypatch.setattr("tightset.compute.rows._ROWS_PER_BLOCK", 37)
-    monkeypatch.setattr("tightset.search.all_rows._ENTRIES_AT_ONCE", 5 * 11)
+    monkeypatch.setattr("tightset.search.chunks._ENTRIES_AT_ONCE", 5 * 11)
+    monkeypatch.setattr("tightset.search.chunks._FEWEST_AT_ONCE", 1)
     X, y = rows_with_labels(150)
     weight = np.random.default_rng(1).uniform(0.5, 2, 150) if weighted else None
     pieces = pieces_of(X, ["linear", "softmax", "two-matrix", "softmax"], objective)
