@@ -6,7 +6,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from tightset.compute.arrays import Array
+from tightset.compute.arrays import Array, namespace, to_numpy
 
 __all__ = ["Axes"]
 
@@ -30,14 +30,16 @@ class Axes(NamedTuple):
     spread: np.ndarray
 
     @classmethod
-    def of(cls, Z: np.ndarray, weight: np.ndarray) -> Self | None:
+    def of(cls, Z: Array, weight: np.ndarray) -> Self | None:
         """For rows with a constant last column; None where there are too many columns."""
         m = Z.shape[1]
         if m > _WIDEST:
             return None
-        columns = Z[:, :-1].astype(np.float64, copy=False)
+        xp = namespace(Z)
+        columns = xp.astype(Z[:, :-1], xp.float64, copy=False)
+        share = xp.asarray(weight / weight.sum(), device=Z.device)
         vectors, spread = np.eye(m), np.ones(m)
-        found, vectors[:-1, :-1] = np.linalg.eigh(columns.T @ (columns * (weight / weight.sum())[:, None]))
+        found, vectors[:-1, :-1] = map(to_numpy, xp.linalg.eigh(columns.T @ (columns * share[:, None])))
         spread[:-1] = np.maximum(found, 0)
         return cls(vectors, spread)
 

@@ -29,9 +29,9 @@ from tightset.objectives.ordered import Ordered
 from tightset.objectives.training import Training
 from tightset.search.axes import Axes
 from tightset.search.judging import Judge
+from tightset.search.on_device import descended
 from tightset.search.settings import Search
 from tightset.solvers.descent import Solution
-from tightset.solvers.lbfgs import lbfgs
 
 __all__ = ["Candidate", "View", "beginnings", "fits_of", "logistic_candidates", "trained"]
 
@@ -73,13 +73,21 @@ class View:
     @cached_property
     def axes(self) -> Axes | None:
         """The principal axes of dense rows."""
-        return None if sparse.issparse(self.X) else Axes.of(to_numpy(self.X), self.weight[-1])
+        return None if sparse.issparse(self.X) else Axes.of(self.X, self.weight[-1])
+
+    @cached_property
+    def placed_weight(self) -> Array:
+        return self.place(self.weight)
 
     @cached_property
     def along_axes(self) -> Any:
         """The rows ``(k, m)`` that training sees."""
         axes = self.axes
-        return self.X if axes is None else self.laid_out(to_numpy(self.X) @ axes.vectors)
+        if axes is None:
+            return self.X
+        if self.device is None:
+            return self.laid_out(self.X @ axes.vectors)
+        return (self.X.to(self._vectors.dtype) @ self._vectors).to(self.X.dtype)
 
     def laid_out(self, Z: Any) -> Any:
         """Rows as products read them fastest: scores then come out with rows last, so sums add long vectors."""
@@ -91,11 +99,21 @@ class View:
 
     def into(self, theta: np.ndarray) -> np.ndarray:
         """Parameters of columns ``(..., m, D)`` as those of axes."""
-        return theta if self.axes is None else self.axes.into(theta)
+        if self.axes is None or self.device is None:
+            return theta if self.axes is None else self.axes.into(theta)
+        return to_numpy(self._vectors.T @ as_array(theta, np.float64, self.device))
 
     def back(self, theta: Array) -> np.ndarray:
         """Parameters of axes as those of columns."""
-        return to_numpy(theta) if self.axes is None else self.axes.back(to_numpy(theta))
+        if self.axes is None or self.device is None:
+            return to_numpy(theta) if self.axes is None else self.axes.back(theta)
+        return to_numpy(self._vectors @ theta.to(self._vectors.dtype))
+
+    @cached_property
+    def _vectors(self) -> Array:
+        """Those of the axes, on the device."""
+        assert self.axes is not None  # noqa: S101 - who asks has seen to that
+        return as_array(self.axes.vectors, np.float64, self.device)
 
     def steps(self, pull: np.ndarray) -> Array | None:
         """The scale of parameters held by ``pull (B, m, 1)``, for `lbfgs`."""
@@ -105,7 +123,7 @@ class View:
         self, measure: str, objective: Objective, fits: np.ndarray, anchor: np.ndarray, pull: np.ndarray
     ) -> Training:
         """The losses of some fits, for `lbfgs`."""
-        weight, anchor, pull = (self.place(x) for x in (self.weight[fits], anchor, pull))
+        weight, anchor, pull = self.placed_weight[fits], self.place(anchor), self.place(pull)
         centre = self.place(self.centre)
         return Training(
             self.along_axes, self.y, MEASURES[measure], objective, weight, anchor, pull, centre, self.scratch
@@ -196,7 +214,7 @@ def _logistic_path(
         problem = view.training("softmax", LogLoss(), fits, start, held / C)
         steps = view.steps(held / C)
         how: Any = {"max_iter": max_iter, "tol": _LOGISTIC_TOLERANCE, "scale": steps, "callback": threads.tick}
-        solution = lbfgs(problem, theta, **how)
+        solution = descended(problem, theta, **how)
         theta = solution.theta
         found.append(solution._replace(theta=view.back(theta)))
         progress.advance()
@@ -247,7 +265,7 @@ def trained(
             target = Ordered(target, judge.order)
         held = np.broadcast_to(np.array([pulls[at] for at, _ in pairs])[:, None, None], (len(pairs), m, 1))
         problem = view.training(measure, target, fits, MEASURES[measure].start(origin), held)
-        found = lbfgs(problem, theta, max_iter=max_iter, scale=view.steps(held), callback=threads.tick)
+        found = descended(problem, theta, max_iter=max_iter, scale=view.steps(held), callback=threads.tick)
         progress.advance(len(pairs) / F)
         return found._replace(theta=view.back(found.theta))
 
