@@ -31,6 +31,7 @@ from tightset.search.levels import Chosen, Level, clearly_positive, has_signal, 
 from tightset.search.paths import Candidate, View, fits_of, logistic_candidates
 from tightset.search.problem import Aim, Outcome, Runtime, TrainingRows, bounded, normalised
 from tightset.search.refinement import refine
+from tightset.search.refinement_on_device import RowsOnDevice
 from tightset.search.settings import Search
 from tightset.search.shortlist import Judged, held_out, shortlist, table
 from tightset.search.verdict import FEW_ROWS, Found, Verdict
@@ -81,7 +82,7 @@ def path_search(rows: TrainingRows, aim: Aim, search: Search, runtime: Runtime) 
 def _on_all_rows(
     rows: TrainingRows, aim: Aim, chosen: Sequence[Chosen], search: Search, runtime: Runtime
 ) -> list[Found]:
-    """What was chosen on a sample, trained on all rows; on the host, whatever the search ran on."""
+    """What was chosen on a sample, trained on all rows; on the device if it has room for them."""
     found = [one.found for one in chosen]
     own_level = [one.verdict.shared or level for one, level in zip(found, aim.levels, strict=True)]
     parts = [(float(aim.significance(at)), one.members) for at, one in zip(own_level, chosen, strict=True)]
@@ -90,9 +91,27 @@ def _on_all_rows(
     some = slice(1) if one_measure else slice(None)
     with Threads(runtime.n_jobs) as threads:
         summed = rows.X.summed(rows.codes, rows.weight, threads=threads)
-        trained = refine(parts[some], summed, aim.f, search, runtime.progress.approach(), terms[some], aim.order)
+        there = _on_device(rows, aim, parts[some], terms[some], runtime.device, threads)
+        how = (aim.f, search, runtime.progress.approach(), terms[some], aim.order, there)
+        trained = refine(parts[some], summed, *how)
     models = [Ensemble.of(own, **aim.combining) for own in trained] * (len(found) if one_measure else 1)
     return [one._replace(model=own) for one, own in zip(found, models, strict=True)]
+
+
+def _on_device(
+    rows: TrainingRows,
+    aim: Aim,
+    levels: Sequence[tuple[float, list[Judged]]],
+    terms: Sequence[tuple[Terms, Terms] | None],
+    device: str | None,
+    threads: Threads,
+) -> RowsOnDevice | None:
+    """The rows on the device, for measures with one threshold."""
+    candidates = [one.candidate for _, members in levels for one in members]
+    if aim.order is not None or any(terms) or any(one.rule is not None for one in candidates):
+        return None
+    columns = [one.view.columns for one in candidates]
+    return RowsOnDevice.of(rows, device, columns, threads)
 
 
 def _terms(rows: TrainingRows, aim: Aim, eps: float) -> tuple[Terms, Terms] | None:

@@ -61,10 +61,10 @@ class Judge:
         self.deviation = float(np.sqrt(eps * (1 - eps) / rows))
         # Where few rows lie below the threshold the bootstrap sees too little of the noise: 0.7 of it for three rows.
         self.caution = 1 + 1 / max(eps * rows, 0.1)
-        self._resampled = np.empty((_RESAMPLES, k), dtype=np.float32)
+        self.resampled_weights = np.empty((_RESAMPLES, k), dtype=np.float32)
         for at in range(_RESAMPLES):
             draw = np.bincount(rng.integers(k, size=k), minlength=k) * self.weight
-            self._resampled[at] = draw / draw.sum()
+            self.resampled_weights[at] = draw / draw.sum()
 
     def own(self, scores: np.ndarray) -> np.ndarray:
         result: np.ndarray = scores[np.arange(len(self.y)), self.y]
@@ -105,7 +105,7 @@ class Judge:
 
     def resampled(self, curve: Curve) -> np.ndarray:
         """The criterion on every bootstrap sample of the rows, the same samples for every candidate."""
-        return self._average(curve, self._resampled)
+        return self._average(curve, self.resampled_weights)
 
     def _average(self, curve: Curve, weights: np.ndarray) -> np.ndarray:
         if not np.isfinite(curve.inefficiency).all():

@@ -18,7 +18,7 @@ from tightset.search.judging_terms import JudgeOnTerms
 from tightset.search.paths import Candidate, beginnings, trained
 from tightset.search.problem import Aim, Runtime, TrainingRows
 from tightset.search.settings import Search
-from tightset.search.shortlist import Judged, best_of_row, combined_scores, examine, shortlist
+from tightset.search.shortlist import Judged, best_of_row, combined_scores, examined, shortlist
 from tightset.search.verdict import Found
 
 __all__ = ["Chosen", "Level", "clearly_positive", "has_signal", "nested", "outermost_first", "unit_of"]
@@ -72,7 +72,7 @@ class Level(NamedTuple):
         return cls(confidence, judge, fold, search, rng, threads, runtime.progress, combining=aim.combining, rule=rule)
 
     def examined(self, candidates: Sequence[Candidate]) -> list[Judged]:
-        return list(self.threads.map(lambda one: examine(one, self.fold, self.judge), candidates))
+        return examined(candidates, self.fold, self.judge, self.threads)
 
     def paths_from(self, start: Candidate, search: Search | None = None) -> list[Judged]:
         """Steps of the paths away from a candidate, judged; or, between levels that were searched, the best of these.

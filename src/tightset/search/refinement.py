@@ -22,6 +22,7 @@ from tightset.objectives.log_loss import LogLoss
 from tightset.objectives.terms import Terms
 from tightset.search.all_rows import OnAllRows, Piece, total_weight
 from tightset.search.paths import Candidate
+from tightset.search.refinement_on_device import RowsOnDevice
 from tightset.search.settings import Search
 from tightset.search.shortlist import Judged
 from tightset.solvers.lbfgs import lbfgs
@@ -42,11 +43,13 @@ def refine(
     callback: Callable[[], None] | None = None,
     terms: Sequence[tuple[Terms, Terms] | None] | None = None,
     order: np.ndarray | None = None,
+    there: RowsOnDevice | None = None,
 ) -> list[list[Member]]:
     """The members of each level ``(eps, members)``, trained on all rows from where the sample brought them.
 
     ``terms`` of a level are those that it is trained on, and those by which its members are combined; the labels of
-    ``rows`` are then codes, ``y + C group``. ``order`` is that of labels whose sets are intervals.
+    ``rows`` are then codes, ``y + C group``. ``order`` is that of labels whose sets are intervals. Where ``there`` has
+    the same rows on a device, it trains.
 
     First the logistic regressions among them and those that paths started from; then the steps of the paths, held to
     these as they were in the search.
@@ -58,8 +61,14 @@ def refine(
         for one in members
     ]
     starts = {Same((one.start or one).theta): one.start or one for _, one, *_ in chosen}
+
+    def descended(pieces: list[Piece], max_iter: int) -> list[Piece]:
+        if there is not None:
+            return there.descended(pieces, max_iter, _GAIN, callback)
+        return _descended(pieces, rows, max_iter, callback)
+
     total = float(rows.total(total_weight)[0])
-    trained = _descended([_logistic(one, total) for one in starts.values()], rows, _LOGISTIC_ITERATIONS, callback)
+    trained = descended([_logistic(one, total) for one in starts.values()], _LOGISTIC_ITERATIONS)
     logistic = {key: piece.theta for key, piece in zip(starts, trained, strict=True)}
     pieces = [
         _piece(one, logistic[Same((one.start or one).theta)], eps, f, about, of_level, search.objective)
@@ -68,11 +77,14 @@ def refine(
     pieces = [piece._replace(order=order) for piece in pieces]
     on_paths = [at for at, (_, one, *_) in enumerate(chosen) if one.start is not None]
     if on_paths:
-        found = _descended([pieces[at] for at in on_paths], rows, search.max_iter, callback)
+        found = descended([pieces[at] for at in on_paths], search.max_iter)
         for at, piece in zip(on_paths, found, strict=True):
             pieces[at] = piece
     pieces = [_to_be_combined(piece, one) for piece, one in zip(pieces, chosen, strict=True)]
-    thresholds = OnAllRows.of(rows, pieces, callback).thresholds([piece.theta for piece in pieces], hard=True)
+    if there is not None:
+        thresholds = np.array(there.thresholds(pieces))[:, None]
+    else:
+        thresholds = OnAllRows.of(rows, pieces, callback).thresholds([piece.theta for piece in pieces], hard=True)
     members = iter(_member(piece, q) for piece, q in zip(pieces, thresholds, strict=True))
     return [[next(members) for _ in own] for _, own in levels]
 

@@ -8,10 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tightset.compute.arrays import to_numpy
+from tightset.compute.threads import Threads
 from tightset.measures import MEASURES
 from tightset.measures.products import centred
 from tightset.models.ensembles import Member, combine
 from tightset.search.judging import Judge
+from tightset.search.judging_on_device import can_judge, figures, held_out_on_device
 from tightset.search.paths import Candidate
 
 __all__ = [
@@ -19,6 +21,7 @@ __all__ = [
     "best_of_row",
     "combined_scores",
     "examine",
+    "examined",
     "held_out",
     "held_out_scores",
     "shortlist",
@@ -51,6 +54,14 @@ class HeldOut(NamedTuple):
     threshold: Any
 
 
+def examined(candidates: Sequence[Candidate], fold: np.ndarray, judge: Judge, threads: Threads) -> list[Judged]:
+    """Each of them judged, on the device that it was trained on if that can be."""
+    if can_judge(judge, candidates):
+        found = zip(candidates, figures(candidates, fold, judge), strict=True)
+        return [Judged(candidate, *its) for candidate, its in found]
+    return list(threads.map(lambda one: examine(one, fold, judge), candidates))
+
+
 def examine(candidate: Candidate, fold: np.ndarray, judge: Judge) -> Judged:
     held = held_out(candidate, fold, judge)
     curve = judge.curve(held.margins)
@@ -65,6 +76,8 @@ def held_out(candidate: Candidate, fold: np.ndarray, judge: Judge) -> HeldOut:
     was trained on, makes their scores comparable. For new rows that threshold is too high, by as much as the
     ``eps``-quantile of the held-out margins says; that is taken off as well.
     """
+    if can_judge(judge, [candidate]):
+        return HeldOut(*held_out_on_device(candidate, fold, judge))
     margins = np.empty((len(fold), candidate.view.n_classes), dtype=np.float32)
     own = np.empty(len(fold), dtype=np.float32)
     for fit, A in _scores_of_fits(candidate):

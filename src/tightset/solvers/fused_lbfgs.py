@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from threading import get_ident
 from typing import Any, Protocol
 
 import numpy as np
@@ -284,8 +285,8 @@ class _Descent:
 
 
 @cache
-def _stream(device: Any) -> Any:
-    """The stream that descents run on: graphs are not recorded on the default one."""
+def _stream(device: Any, thread: int) -> Any:  # noqa: ARG001 - each thread has its own
+    """The stream that descents of a thread run on: graphs are not recorded on the default one."""
     import torch
 
     return torch.cuda.Stream(device)
@@ -298,7 +299,7 @@ def _aside(theta: Array) -> Iterator[None]:
     if theta.device.type != "cuda":
         yield
         return
-    own, before = _stream(theta.device), torch.cuda.current_stream(theta.device)
+    own, before = _stream(theta.device, get_ident()), torch.cuda.current_stream(theta.device)
     own.wait_stream(before)
     with torch.cuda.stream(own):
         yield
