@@ -1,11 +1,16 @@
 """The engine on a CUDA device, against what the device could do at best: `make bench-gpu`.
 
+    PYTHONPATH=src:. python benchmarks/gpu.py [part ...] [--out FILE]
+
+Parts are those below; without any all are measured, and with some what others found before stays in the file.
+
 Times are by device events, after a warm-up, medians over repetitions. Results go to benchmarks/gpu.json. Without a
 device nothing is measured and nothing is written.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import statistics
@@ -18,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from gpu_fits import fits
 from tightset.compute.blocks import Rows
 from tightset.compute.progress import Progress
 from tightset.conformal.inefficiency import LOG, SIZE
@@ -218,6 +224,9 @@ def crowded(torch: Any) -> dict[str, Any]:
     return {"crowded_gib_left": left / 2**30, "crowded_theta_difference": apart}
 
 
+PARTS = {part.__name__: part for part in (step, agreement, crowded, main_experiment, estimators, fits)}
+
+
 def main() -> None:
     try:
         import torch
@@ -227,8 +236,16 @@ def main() -> None:
         sys.exit("no CUDA device here; nothing was measured")
     found: dict[str, Any] = {"device": torch.cuda.get_device_name(), "host_cores": os.cpu_count()}
     found |= {name: version(name) for name in ("torch", "triton", "numpy")}
-    out = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent / "gpu.json"
-    for part in (step, agreement, crowded, main_experiment, estimators):
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("parts", nargs="*", metavar="part", help=", ".join(PARTS))
+    arguments.add_argument("--out", type=Path, default=Path(__file__).parent / "gpu.json")
+    asked = arguments.parse_args()
+    if unknown := set(asked.parts) - set(PARTS):
+        arguments.error(f"no such part: {', '.join(sorted(unknown))}")
+    out = asked.out
+    if asked.parts and out.exists():
+        found = json.loads(out.read_text()) | found
+    for part in [PARTS[name] for name in asked.parts or PARTS]:
         print(part.__name__, flush=True)
         found |= part(torch)
         out.write_text(json.dumps(found, indent=2) + "\n")
