@@ -24,7 +24,7 @@ from tightset.objectives.training import Training
 __all__ = ["FusedTraining", "can_fuse", "in_float32"]
 
 _ROWS = 256  # of a program
-_ROWS_OF_ONE = 2048  # that the one program of a candidate looks at together, to find its threshold
+_ROWS_OF_ONE = 4096  # that the one program of a candidate looks at together, to find its threshold
 _NEWTON_STEPS = 60
 _ALIGNED = 16  # rows and columns: products read them fastest, and zeros add nothing
 _GATES = {"linear": 0, "softmax": 1, "two-matrix": 2}

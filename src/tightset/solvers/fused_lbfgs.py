@@ -22,7 +22,7 @@ __all__ = ["FusedLoss", "fused_lbfgs"]
 _SUFFICIENT = 1e-4
 _STALLS = 3
 _LOOK_EVERY = 16  # steps
-_AT_ONCE = 2048  # parameters that a program works on together
+_AT_ONCE = 4096  # parameters that a program works on together
 _STATUS = np.array(["max_iter", "converged", "nonfinite"])
 
 
