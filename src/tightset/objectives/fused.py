@@ -225,12 +225,17 @@ def _kernels() -> tuple[Any, Any, Any, Any]:
 
 def in_float32(torch: Any, a: Array, b: Array, out: Array) -> None:
     """``out <- a b`` to the precision of float32, whatever the process allows."""
-    allowed = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = False
+    matmul = torch.backends.cuda.matmul
+    try:
+        allowed = matmul.allow_tf32
+    except RuntimeError:  # the process speaks of precision by other words, which do not mix with these
+        torch.matmul(a, b, out=out)
+        return
+    matmul.allow_tf32 = False
     try:
         torch.matmul(a, b, out=out)
     finally:
-        torch.backends.cuda.matmul.allow_tf32 = allowed
+        matmul.allow_tf32 = allowed
 
 
 class FusedTraining:
