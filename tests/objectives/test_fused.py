@@ -12,6 +12,7 @@ from tightset.objectives.profiled import Profiled
 from tightset.objectives.training import Training
 from tightset.search import on_device
 from tightset.solvers import fused_lbfgs
+from tightset.solvers.fused_step import step_kernel
 from tightset.solvers.lbfgs import lbfgs
 
 
@@ -23,12 +24,12 @@ def interpreted(monkeypatch):
     monkeypatch.setattr(fused, "_ROWS", 16)
     monkeypatch.setattr(fused, "_ROWS_OF_ONE", 32)
     monkeypatch.setattr(fused_lbfgs, "_AT_ONCE", 32)
-    for cached in (fused._kernels, fused_lbfgs._kernels):
+    for cached in (fused._kernels, step_kernel):
         cached.cache_clear()
     if not _can_loop(triton):
         pytest.skip("this Triton's interpreter does not know this NumPy")
     yield
-    for cached in (fused._kernels, fused_lbfgs._kernels):
+    for cached in (fused._kernels, step_kernel):
         cached.cache_clear()
 
 
@@ -84,6 +85,8 @@ def test_kernels_find_the_loss_and_its_gradient(measure, f, interpreted, torch):
 @pytest.mark.parametrize(("measure", "f"), CASES[::3])
 def test_descents_end_where_those_of_the_host_do(measure, f, interpreted, torch, monkeypatch):
     monkeypatch.setattr(on_device, "can_fuse", lambda _: True)
+    on_device._kernels_work.cache_clear()
+    assert on_device._kernels_work(torch.device("cpu"))
     monkeypatch.setattr(fused_lbfgs, "_LOOK_EVERY", 5)
     ours, theta = problem(measure, f, lambda x: torch.as_tensor(np.asarray(x, dtype=np.float32)))
     scale = torch.full((3, 5, 1), 0.5)
@@ -95,3 +98,17 @@ def test_descents_end_where_those_of_the_host_do(measure, f, interpreted, torch,
     np.testing.assert_allclose(exact(found.theta.double().numpy())[0][:2], found.loss[:2], rtol=1e-4)
     assert found.status[2] == "nonfinite"
     assert np.isinf(found.loss[2])
+
+
+def test_kernels_that_do_not_run_are_told_of_and_done_without(torch, monkeypatch):
+    def broken(*_, **__):
+        raise OSError("no compiler")
+
+    monkeypatch.setattr(on_device, "can_fuse", lambda _: True)
+    monkeypatch.setattr(on_device, "_fused", broken)
+    on_device._kernels_work.cache_clear()
+    ours, theta = problem("softmax", None, lambda x: torch.as_tensor(np.asarray(x, dtype=np.float32)))
+    with pytest.warns(UserWarning, match="no compiler"):
+        found = on_device.descended(ours, theta, max_iter=5)
+    on_device._kernels_work.cache_clear()
+    np.testing.assert_array_equal(found.theta.numpy(), lbfgs(ours, theta, max_iter=5).theta.numpy())

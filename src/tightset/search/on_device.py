@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
 
 from tightset.compute.arrays import Array
+from tightset.exceptions import warn
+from tightset.measures import MEASURES
 from tightset.objectives.fused import FusedTraining, can_fuse
+from tightset.objectives.profiled import Profiled
 from tightset.objectives.training import Training
 from tightset.solvers.descent import Solution
 from tightset.solvers.fused_lbfgs import fused_lbfgs
@@ -24,9 +31,32 @@ def descended(
     callback: Callable[[int, int], None] | None = None,
 ) -> Solution:
     """`lbfgs` from ``theta (B, m, D)``, on whatever the problem lies; ``scale (B, m, 1)``."""
-    if not can_fuse(problem):
+    if not (can_fuse(problem) and _kernels_work(problem.X.device)):
         return lbfgs(problem, theta, max_iter=max_iter, tol=tol, scale=scale, callback=callback)
     return _fused(problem, theta, scale, max_iter, tol, callback)
+
+
+@cache
+def _kernels_work(device: Any) -> bool:
+    """Whether a small descent by kernels comes to an end here: they need a compiler, which may be missing."""
+    import torch
+
+    def place(x: Any) -> Array:
+        return torch.as_tensor(np.asarray(x, dtype=np.float32), device=device)
+
+    rng, y = np.random.default_rng(0), np.repeat([0, 1], 20)
+    X = np.column_stack([y + rng.standard_normal(40), np.ones(40)])
+    start, numbers = place(np.zeros((1, 2, 4))), place(np.ones(1))
+    objective = Profiled(numbers / 10, numbers, tol=1e-4)
+    problem = Training(
+        place(X), y, MEASURES["two-matrix"], objective, place(np.ones((1, 40))), start, start[..., :1] + 1
+    )
+    try:
+        _fused(problem, start, None, max_iter=4, tol=0.0, callback=None)
+    except Exception as error:  # noqa: BLE001 - of a compiler, a linker, a driver
+        warn(f"the kernels for device {str(device)!r} do not run here ({error!r}); fits there take longer without them")
+        return False
+    return True
 
 
 def _fused(
