@@ -199,9 +199,10 @@ def test_memory_does_not_grow_with_the_rows_but_for_what_is_returned():
 # ---- p-values -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("few", [0, 2**10])
 @pytest.mark.parametrize("by_label", [False, True])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_look_ups_in_order_equal_a_brute_force_count(by_label, dtype, monkeypatch):
+def test_look_ups_equal_a_brute_force_count(by_label, dtype, few, monkeypatch):
     rng = np.random.default_rng(0)
     scores, y, tau = rng.standard_normal((300, 4)).round(1), rng.integers(0, 4, 300), rng.uniform(size=50)
     scores = scores.astype(dtype)
@@ -212,23 +213,24 @@ def test_look_ups_in_order_equal_a_brute_force_count(by_label, dtype, monkeypatc
     at_most = ((own[:, None, None] <= new) & same[:, None]).sum(axis=0)
     below = ((own[:, None, None] < new) & same[:, None]).sum(axis=0)
     predictor = Calibration.of(scores, y, by_label=by_label)
+    monkeypatch.setattr(lookups, "_FEW", few)
     monkeypatch.setattr(lookups, "_IN_CACHE", 0)
+    monkeypatch.setattr(lookups, "_TABLE", 10)
     np.testing.assert_array_equal(predictor.p_values(new), ((at_most + 1) / (n + 1)).astype(dtype))
     smoothed = (below + tau[:, None] * (at_most - below + 1)) / (n + 1)
     np.testing.assert_array_equal(predictor.p_values(new, smoothing=tau), smoothed.astype(dtype))
 
 
-@pytest.mark.parametrize("cached", [0, 2**15])
+@pytest.mark.parametrize("few", [0, 2**10])
 @pytest.mark.parametrize("n_folds", [1, 3])
-def test_neither_chunks_nor_threads_nor_order_change_a_bit(n_folds, cached, monkeypatch):
+def test_neither_chunks_nor_threads_nor_tables_change_a_bit(n_folds, few, monkeypatch):
     rng = np.random.default_rng(1)
     y, groups, tau = rng.integers(0, 3, 300), rng.choice(["a", "b"], 300), rng.uniform(size=300)
-    folds = [
-        Calibration.of(rng.standard_normal((300, 3)).round(1), y, by_label=True, groups=groups) for _ in range(n_folds)
-    ]
-    new = [rng.standard_normal((300, 3)).round(1) for _ in folds]
+    scores = [rng.standard_normal((300, 3)).round(1) for _ in range(n_folds)]
+    new = [rng.standard_normal((300, 3)).round(1) for _ in scores]
 
     def found():
+        folds = [Calibration.of(some, y, by_label=True, groups=groups) for some in scores]
         plain = [icp.p_values(folds, new, groups=groups), icp.sets(folds, new, 0.9, groups=groups)]
         smoothed = icp.p_values(folds, new, groups=groups, smoothing=tau)
         return [*plain, smoothed, icp.sets(folds, new, 0.9, groups=groups, allow_empty=False)]
@@ -236,7 +238,9 @@ def test_neither_chunks_nor_threads_nor_order_change_a_bit(n_folds, cached, monk
     expected = found()
     monkeypatch.setattr(icp, "_CHUNK", 7)
     monkeypatch.setattr(icp, "_CHUNK_OF_CATEGORY", 1)
-    monkeypatch.setattr(lookups, "_IN_CACHE", cached)
+    monkeypatch.setattr(lookups, "_FEW", few)
+    monkeypatch.setattr(lookups, "_IN_CACHE", 0)
+    monkeypatch.setattr(lookups, "_TABLE", 10)
     monkeypatch.setattr(icp, "_SCORES_FOR_THREADS", 0)
     for n_jobs in (1, 3):
         monkeypatch.setattr(icp, "cores", lambda n_jobs=n_jobs: n_jobs)

@@ -28,7 +28,7 @@ import numpy as np
 from tightset.compute.row_types import COARSE
 from tightset.compute.threads import cores
 from tightset.conformal.abstention import Abstention
-from tightset.conformal.lookups import members_of, ranks_among
+from tightset.conformal.lookups import SortedScores, members_of
 from tightset.conformal.ranks import rank, significance
 from tightset.storage.fields import fits, floats, must
 from tightset.storage.registry import storable
@@ -43,6 +43,7 @@ __all__ = [
 _SCORES_FOR_THREADS = 2**19
 _CHUNK = 2**16  # scores looked up at once by a thread; bounds the working memory of p-values to megabytes a thread
 _CHUNK_OF_CATEGORY = 2**8  # and of a category, lest calls cost more than look-ups where there are thousands
+_NONE = SortedScores(np.empty(0))
 
 
 class Counts(NamedTuple):
@@ -69,7 +70,7 @@ class Calibration:
     array([[ True, False]])
     """
 
-    derived_fields = ("_in_order", "_rows", "_thresholds")
+    derived_fields = ("_sorted", "_rows", "_thresholds")
     slacks: Mapping[str, float] = MappingProxyType({})
     abstention: Abstention | None = None
     mark = 0  # a number that tells these calibration rows from others, for random numbers
@@ -80,7 +81,7 @@ class Calibration:
         self.alphas = alphas
         self.by_label = by_label
         self.by_group = by_group
-        self._in_order = False
+        self._sorted: dict[tuple[Any, int], SortedScores] = {}
         self._thresholds: dict[tuple[Any, int, int], np.floating] = {}  # by category and rank
         self._rows = {category: len(scores) for category, scores in alphas.items()}
 
@@ -139,9 +140,9 @@ class Calibration:
 
     def sort(self) -> None:
         """Sort the calibration scores: p-values need all of them, but sets of a level just one, the threshold."""
-        if not self._in_order:
+        if not self._sorted:
             self.alphas = {category: np.sort(alphas) for category, alphas in self.alphas.items()}
-            self._in_order = True
+            self._sorted = {category: SortedScores(alphas) for category, alphas in self.alphas.items()}
 
     def find_thresholds(self, confidences: Iterable[Any]) -> None:
         """Find the thresholds of levels that will be asked for, so that the first sets do not wait for them."""
@@ -202,7 +203,7 @@ class Calibration:
         return exact + self._slack, exact - self._slack
 
     def counts(self, scores: np.ndarray, *, groups: np.ndarray | None = None, ties: bool = True) -> Counts:
-        """Where the scores stand among the calibration scores, which must be sorted, by binary search.
+        """Where the scores stand among the calibration scores, which must be sorted.
 
         ``below`` is only worked out where ``ties`` matter; it is ``at_most`` otherwise.
         """
@@ -212,11 +213,11 @@ class Calibration:
         n = np.empty((rows if self.by_group else 1, C if self.by_label else 1), dtype=np.int64)
         high, low = self._within_slack(scores)
         for members, columns, category in self._categories(C, groups):
-            alphas = self.alphas.get(category, scores[:0, 0])
+            alphas = self._sorted.get(category, _NONE)
             n[members, columns] = len(alphas)
-            at_most[members, columns] = ranks_among(alphas, high[members, columns], side="right")
+            at_most[members, columns] = alphas.ranks(high[members, columns], side="right")
             if ties:
-                below[members, columns] = ranks_among(alphas, low[members, columns], side="left")
+                below[members, columns] = alphas.ranks(low[members, columns], side="left")
         return Counts(below, at_most, n)
 
     def p_values(
@@ -246,7 +247,7 @@ def p_values(
 
     def write(rows: slice, below: np.ndarray, at_most: np.ndarray, n: np.ndarray) -> None:
         top = at_most + 1 if smoothing is None else below + smoothing[rows, None] * (at_most - below + 1)
-        result[rows] = top / (n + 1)
+        np.divide(top, n + 1, out=result[rows], casting="same_kind")
 
     _count_in_chunks(write, folds, scores, groups, ties=smoothing is not None)
     return result
