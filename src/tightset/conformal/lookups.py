@@ -73,6 +73,7 @@ class SortedScores:
             first = self._table.first.take(self._table.buckets(flat))
             found = self._search(flat, first.astype(np.intp), _NEAR, side)
             far = np.flatnonzero(found == first + _NEAR)
+            far = far[found[far] < n]
             width = self._table.largest
             found[far] = self._search(flat[far], np.minimum(found[far], n - width), width, side)
         if self._rank_of is not None:
