@@ -7,11 +7,13 @@ gpu.json (`make bench-gpu`) and dask.json (`make bench-dask`).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gpu_page import gpu_section
 from studies.sections import listed, table
+from words import megabytes, number, paragraph, rounded, with_spread
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "performance.md"
@@ -103,15 +105,6 @@ def read(path: Path) -> Json:
     """A stored result; empty where there is none."""
     found: Json = json.loads(path.read_text()) if path.exists() else {}
     return found
-
-
-def number(value: float) -> str:
-    """As many digits as a reader wants."""
-    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.2g}" if abs(value) < 0.1 else f"{value:.4g}"
-
-
-def with_spread(ratios: Mapping[str, float], key: str) -> str:
-    return f"{number(ratios[key])} ± {number(ratios[f'{key}_spread'] / 2)}" if key in ratios else "left out"
 
 
 def versions(machine: Mapping[str, Any]) -> str:
@@ -254,14 +247,6 @@ half the memory of the machine. Memory is the peak of the resident set beyond wh
 {table(heads, rows)}{paragraph(first)}"""
 
 
-def rounded(seconds: float) -> str:
-    return f"{seconds:.0f}" if seconds >= 10 else f"{seconds:.1f}"
-
-
-def megabytes(value: float | None) -> str:
-    return "" if value is None else f"{value:.0f}"
-
-
 def training_section(measured: Json) -> str:
     precision = measured["float32_over_float64_size"]
     cells = precision["cells"]
@@ -303,50 +288,6 @@ The farthest apart are {far["set"]} at {100 * far["level"]:g} %, by {100 * abs(f
 """
 
 
-def gpu_section(gpu: Json) -> str:
-    """From what `gpu.py` stores."""
-    if not gpu:
-        return ""
-    ms, products, copy = (gpu[f"ms_{key}"] for key in ("per_step_400_covtype", "of_products", "of_copy"))
-    names = [key.removeprefix("shape_") for key in gpu if key.startswith("shape_")]
-    sets = [
-        (name, " x ".join(map(str, gpu[f"shape_{name}"])), f"{gpu[f'main_experiment_s_{name}']:.2f}") for name in names
-    ]
-    fits = [
-        (name, what, f"{gpu[f'{search}_fit_s_{name}_gpu']:.1f}", f"{gpu[f'{search}_fit_s_{name}_host']:.1f}",
-         f"{gpu[f'{search}_size_{name}_gpu']:.3f}", f"{gpu[f'{search}_size_{name}_host']:.3f}")
-        for name in ("avila", "covtype")
-        for search, what in (("paper", "the paper's grid, 1000 steps"), ("default", "the default search"))
-    ]  # fmt: skip
-    met = "" if ms <= 0.5 and gpu["main_experiment_s"] < 30 else " **A bound is missed.**"
-    return f"""## On a GPU
-
-`make bench-gpu`, on {gpu["device"]} with torch {gpu["torch"]} and triton {gpu["triton"]}. Float32; times by device events.
-
-A step of 400 candidates (five levels of the paper's grid) at covtype's size takes **{ms:.3f} ms** (at most 0.5 was asked for), and
-{gpu["ms_per_step_400_covtype_in_descent"]:.3f} ms in a descent of 500 steps, everything included. The same step through the general code, without fused kernels
-and without a graph, takes {gpu["ms_per_step_400_covtype_unfused"]:.2f} ms. Losses differ from float64 by {gpu["loss_error"]:.1g} and gradients by {gpu["gradient_error"]:.1g} (relative norms).
-The paper's main experiment, {len(names)} sets x 5 levels x 2 inefficiencies x 80 settings x 2000 steps, takes **{gpu["main_experiment_s"]:.1f} s** of the device
-(at most 30).{met}
-
-What the step must do: {quantity(gpu["flops"])} floating point operations in two matrix products, and {quantity(gpu["bytes_moved"])} bytes to and from memory (the
-scores are written, squashed, turned into slopes and read). The device copies at {gpu["copy_tb_s"]:.1f} TB/s ({copy:.3f} ms for the scores
-once there and back), so the bytes alone take {gpu["bytes_moved"] / gpu["copy_tb_s"] / 1e9:.3f} ms; its library makes the two products alone, in float32, in {products:.3f} ms
-({gpu["products_tflops"]:.0f} TFLOP/s). Two products and two passes after one another would take {products + 2 * copy:.3f} ms at these rates. The step does
-everything else in that time as well, because its first product is made of three of TF32 numbers, which the matrix units do
-faster than one of float32.
-
-With {gpu["crowded_gib_left"]:.0f} GiB of memory left on the device, a grid that needs more is trained in parts, with parameters that differ by {gpu["crowded_theta_difference"]:.0e}.
-
-{table(["set", "rows x columns x classes", "s"], sets)}
-Whole fits at 95 %, choosing and calibrating on the host included, beside the {gpu.get("host_cores", "16")} cores of the same machine:
-
-{table(["set", "search", "s, GPU", "s, host", "labels per set, GPU", "host"], fits)}
-The paper's grid gains much; the default search does not: it takes some two thousand small steps of L-BFGS one after another,
-for each of which the host has to start a hundred kernels. Leave `device` out for it.
-"""
-
-
 def dask_section(dask: Json) -> str:
     """From what `dask_scale.py` stores."""
     if not dask:
@@ -365,15 +306,6 @@ On {dask["small_rows"]:,} rows, which fit both: in memory {seconds["in_memory"]:
 sets of 100,000 new rows are {"equal" if dask["sets_equal"] else "**not** equal"}. With one of the two workers killed in the middle of the fit: {seconds["dask_one_killed"]:.0f} s, parameters differ by
 {dask["killed_theta_difference"]:.1g}, and sets are {"equal" if dask["killed_sets_equal"] else "**not** equal"}.
 """
-
-
-def quantity(value: float) -> str:
-    return f"{value:.2e}" if abs(value) >= 1e5 else number(value)
-
-
-def paragraph(lines: Iterable[str]) -> str:
-    joined = "\n".join(lines)
-    return f"\n{joined}\n" if joined else ""
 
 
 CLOSING = """## How noise is handled

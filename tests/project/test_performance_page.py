@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,11 @@ PROMISED = [
 def script(name):
     spec = importlib.util.spec_from_file_location(f"benchmarks_{name}", STORED / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    sys.path.insert(0, str(STORED))  # where its neighbours are
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(STORED))
     return module
 
 
