@@ -62,20 +62,20 @@ def profiled_steps(X: np.ndarray, y: np.ndarray, name: str, calls: int = CALLS) 
     C = int(y.max()) + 1
     D = measure.start(np.zeros((1, 1, C))).shape[2]
     theta = some_theta(X.shape[1], D)
-    size = max(1, 2**20 // (len(y) * D))
+    chunks = 2 * -(-B * len(y) * D // 2**21)
     problems, scratch = [], Scratch()
-    for start in range(0, B, size):
-        part = theta[start : start + size]
+    for part in np.array_split(theta, chunks):
         n = len(part)
         objective = Profiled(EPS * one[:n], 2 * one[:n])
         weight = np.ones((n, len(y)), dtype=np.float32)
-        problem = Training(X, y, measure, objective, weight, 0 * part, 0 * part[:, :, :1], scratch=scratch)
+        about = np.full(n, np.nan, dtype=np.float32)
+        problem = Training(X, y, measure, objective, weight, 0 * part, 0 * part[:, :, :1], None, scratch, about)
         problems.append((problem, part))
 
     def steps() -> None:
         with Threads() as threads:
-            for _ in range(calls):
-                list(threads.map(lambda pair: pair[0](pair[1]), problems))
+            for call in range(calls):  # thresholds move, as in a descent
+                list(threads.map(lambda pair, by=1 + 0.03 * call: pair[0](by * pair[1]), problems))
 
     return steps
 

@@ -26,6 +26,7 @@ __all__ = [
     "namespace",
     "own_label",
     "room_for_scores",
+    "row_dots",
     "settle",
     "tanh_inplace",
     "to_numpy",
@@ -75,6 +76,11 @@ def tanh_inplace(x: Array) -> Array:
     except TypeError:
         x[...] = xp.tanh(x)
         return x
+
+
+def row_dots(a: Array, b: Array) -> Array:
+    """``sum_i a_i b_i`` of each row ``(B,)`` for ``(B, k)``, without an array of products."""
+    return (a[:, None, :] @ b[:, :, None])[:, 0, 0]
 
 
 def exp_into(x: Array, out: Array) -> Array:

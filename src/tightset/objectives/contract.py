@@ -42,7 +42,7 @@ class SummedObjective(Objective, Protocol):
         """The candidates of this one, and of others of its kind, in one."""
         ...
 
-    def threshold(self, alphas: Array, weight: Array) -> Array:
+    def threshold(self, alphas: Array, weight: Array, about: Array | None = None) -> Array:
         """``q (B,)`` from the scores of the own labels ``(B, k)`` and weights of sum 1, if it is needed."""
         ...
 

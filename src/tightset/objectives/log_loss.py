@@ -19,7 +19,7 @@ class LogLoss(OfSums):
     def beside(self, others: Sequence[Self]) -> Self:  # noqa: ARG002
         return self
 
-    def threshold(self, alphas: Array, weight: Array) -> Array:  # noqa: ARG002 - there is none
+    def threshold(self, alphas: Array, weight: Array, about: Array | None = None) -> Array:  # noqa: ARG002 - there is none
         return namespace(alphas).zeros_like(alphas[:, 0])
 
     def take(self, candidates: Array) -> Self:  # noqa: ARG002 - nothing of its own

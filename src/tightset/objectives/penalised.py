@@ -67,7 +67,7 @@ class Penalised(OfSums):
         joined = {name: together([getattr(one, name) for one in (self, *others)]) for name in ("eps", "lam", "gamma")}
         return replace(self, **joined)
 
-    def threshold(self, alphas: Array, weight: Array) -> Array:  # noqa: ARG002 - it is fixed
+    def threshold(self, alphas: Array, weight: Array, about: Array | None = None) -> Array:  # noqa: ARG002 - it is fixed
         """``q (B,)``, which is part of the objective."""
         return namespace(alphas).full_like(alphas[:, 0], self.q)
 

@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from tightset.compute.arrays import Array, Run, namespace, own_label, tanh_inplace
+from tightset.compute.arrays import Array, Run, namespace, own_label, row_dots, tanh_inplace
 from tightset.conformal.inefficiency import SIZE, Inefficiency
 from tightset.objectives.sums import OfSums
 from tightset.objectives.weights import normalised, together
@@ -54,32 +54,40 @@ class Profiled(OfSums):
     def take(self, candidates: Array) -> Self:
         return replace(self, eps=self.eps[candidates], gamma=self.gamma[candidates])
 
-    def threshold(self, alphas: Array, weight: Array) -> Array:
-        """``q (B,)`` for own-label scores ``(B, k)`` and weights ``(B, k)`` of sum 1.
+    def threshold(self, alphas: Array, weight: Array, about: Array | None = None) -> Array:
+        """``q (B,)`` for own-label scores ``(B, k)`` and weights ``(B, k)`` of sum 1, looked for ``about (B,)`` first.
 
         Newton's method, kept in a bracket. It stops at a coverage error of ``tol``: the loss is corrected for what is
         left to first order, which makes it as good as exact.
         """
+        known = about is not None and bool(namespace(about).all(namespace(about).isfinite(about)))
+        return self._root(alphas, weight, about if known else self._start(alphas, weight))
+
+    def _start(self, alphas: Array, weight: Array) -> Array:
+        """The root of some rows."""
         xp = namespace(alphas)
         step = max(1, alphas.shape[1] // _ROWS_TO_START)
         some = alphas[:, ::step]
         ranks = xp.astype(self.eps * (some.shape[1] - 1), xp.int64)
         q = xp.take_along_axis(xp.sort(some, axis=1), ranks[:, None], axis=1)[:, 0]
-        if step > 1:  # the root of some rows is a good start
-            q = self._root(some, normalised(weight[:, ::step] + 1e-30, some), q)
-        return self._root(alphas, weight, q)
+        return q if step == 1 else self._root(some, normalised(weight[:, ::step] + 1e-30, some), q)
 
     def _root(self, alphas: Array, weight: Array, q: Array) -> Array:
         """Newton's method from ``q``."""
-        xp = namespace(alphas)
-        low, high = xp.min(alphas, axis=1) - 40 / self.gamma, xp.max(alphas, axis=1) + 40 / self.gamma
+        xp, half = namespace(alphas), self.gamma / 2
+        low = high = None
         look_every = 1 if isinstance(alphas, np.ndarray) else _LOOK_EVERY_ON_DEVICE
         for step in range(1, _NEWTON_STEPS + 1):
-            t = tanh_inplace((alphas - q[:, None]) * (self.gamma / 2)[:, None])
-            excess = (xp.sum(weight * t, axis=1) - (1 - 2 * self.eps)) / 2
+            t = alphas - q[:, None]
+            t *= half[:, None]
+            t = tanh_inplace(t)
+            excess = (row_dots(weight, t) - (1 - 2 * self.eps)) / 2
             if step % look_every == 0 and bool(xp.all(xp.abs(excess) <= self.tol)):
                 break
-            slope = self.gamma / 4 * (1 - xp.sum(weight * t * t, axis=1))
+            if low is None or high is None:
+                low, high = xp.min(alphas, axis=1) - 20 / half, xp.max(alphas, axis=1) + 20 / half
+            t *= t
+            slope = half / 2 * (1 - row_dots(weight, t))
             low, high = xp.where(excess > 0, q, low), xp.where(excess < 0, q, high)
             newton = q + excess / xp.clip(slope, 1e-30, None)
             q = xp.where((newton > low) & (newton < high), newton, (low + high) / 2)
@@ -100,6 +108,16 @@ class Profiled(OfSums):
         t = tanh_inplace(A)
         own = own_label(t, runs)
         s = (A.shape[-1] + xp.sum(t, axis=-1)) / 2
+        if weight is None and self.f == SIZE:  # no row weighs more than another: spare some passes
+            B, k, C = t.shape
+            flat = xp.reshape(xp.permute_dims(t, (0, 2, 1)), (B, C * k))
+            of_all, of_own = row_dots(flat, flat) - C * k, row_dots(own, own) - k
+            sums = xp.full_like(of_all, k), xp.sum(s, axis=1), xp.sum(own, axis=1), of_all, of_own
+            t *= t
+            t -= 1
+            own *= own
+            own -= 1
+            return sums, t, own
         dF, dV, f = t, own * own - 1, self.f(s)
         dF *= t
         dF -= 1

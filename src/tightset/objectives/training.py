@@ -61,6 +61,7 @@ class Training:
     pull: Array
     centre: Array | None = None
     scratch: Scratch | None = None
+    about: Array | None = None  # (B,), where thresholds were found last, and are looked for next
 
     def __post_init__(self) -> None:
         check_offers(self.objective, Objective)
@@ -73,6 +74,7 @@ class Training:
             weight=self.weight[candidates],
             anchor=self.anchor[candidates],
             pull=self.pull[candidates],
+            about=None if self.about is None else self.about[candidates],
         )
 
     def __call__(self, theta: Array) -> tuple[Array, Array]:
@@ -117,13 +119,16 @@ class Training:
         return loss, gradient if a is None else gradient * a[:, None, None]
 
     def _threshold(self, scores: list[Array]) -> Array:
-        xp = namespace(*scores)
         if self.parts[0].rows == slice(None):
-            return cast("OfSums", self.objective).threshold(own_label(scores[0], self.parts[0].runs), self.share)
-        alphas = xp.zeros_like(self.share)  # rows that a candidate does not train on have no weight
-        for part, A in zip(self.parts, scores, strict=True):
-            alphas[part.who, part.rows] = own_label(A, part.runs)
-        return cast("OfSums", self.objective).threshold(alphas, self.share)
+            alphas = own_label(scores[0], self.parts[0].runs)
+        else:
+            alphas = namespace(*scores).zeros_like(self.share)  # rows that a candidate does not train on have no weight
+            for part, A in zip(self.parts, scores, strict=True):
+                alphas[part.who, part.rows] = own_label(A, part.runs)
+        q = cast("OfSums", self.objective).threshold(alphas, self.share, self.about)
+        if self.about is not None:
+            self.about[...] = q
+        return q
 
     @cached_property
     def share(self) -> Array:

@@ -124,10 +124,8 @@ class View:
     ) -> Training:
         """The losses of some fits, for `lbfgs`."""
         weight, anchor, pull = self.placed_weight[fits], self.place(anchor), self.place(pull)
-        centre = self.place(self.centre)
-        return Training(
-            self.along_axes, self.y, MEASURES[measure], objective, weight, anchor, pull, centre, self.scratch
-        )
+        rest = self.place(self.centre), self.scratch, self.place(np.full(len(fits), np.nan))
+        return Training(self.along_axes, self.y, MEASURES[measure], objective, weight, anchor, pull, *rest)
 
 
 def fits_of(fold: np.ndarray, weight: np.ndarray | None) -> np.ndarray:

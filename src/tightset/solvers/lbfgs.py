@@ -12,7 +12,7 @@ from typing import Self
 
 import numpy as np
 
-from tightset.compute.arrays import Array, namespace, to_numpy
+from tightset.compute.arrays import Array, namespace, row_dots, to_numpy
 from tightset.solvers.descent import Problem, Solution
 
 __all__ = ["lbfgs"]
@@ -90,7 +90,7 @@ def lbfgs(
         gradient,
         direction=-gradient,
         length=xp.clip(1 / xp.clip(size, 1e-12, None), None, 1.0),
-        slope=-_dot(gradient, gradient),
+        slope=-row_dots(gradient, gradient),
         S=none,
         Y=xp.zeros_like(none),
         pairs=xp.zeros(B, dtype=xp.int64, device=x.device),
@@ -135,7 +135,7 @@ def _advance(old: _State, trial: Array, loss: Array, gradient: Array, tol: float
     pick = good[:, None]
     x, g = xp.where(pick, trial, old.x), xp.where(pick, gradient, old.gradient)
     s, y = x - old.x, g - old.gradient
-    sy, ss, yy = _dot(s, y), _dot(s, s), _dot(y, y)
+    sy, ss, yy = row_dots(s, y), row_dots(s, s), row_dots(y, y)
     # A pair without curvature would make the direction go uphill.
     curved = good & (sy > 1e-8 * xp.sqrt(ss * yy))
     place = xp.arange(len(s), device=s.device), old.pairs % old.S.shape[1]
@@ -143,10 +143,10 @@ def _advance(old: _State, trial: Array, loss: Array, gradient: Array, tol: float
     old.Y[place] = xp.where(curved[:, None], y, old.Y[place])
     pairs = old.pairs + xp.astype(curved, old.pairs.dtype)
     direction = _direction(old.S, old.Y, pairs, g)
-    slope = _dot(direction, g)
+    slope = row_dots(direction, g)
     downhill = slope < 0
     direction = xp.where(downhill[:, None], direction, -g)
-    slope = xp.where(downhill, slope, -_dot(g, g))
+    slope = xp.where(downhill, slope, -row_dots(g, g))
     # A step that gained next to nothing, or a rejected one that could not have gained more.
     little = tol * xp.abs(old.loss)
     stalled = xp.where(good, old.loss - loss <= little, -old.length * old.slope <= little)
@@ -163,10 +163,6 @@ def _advance(old: _State, trial: Array, loss: Array, gradient: Array, tol: float
         pairs=pairs,
         stalls=stalls,
     )
-
-
-def _dot(a: Array, b: Array) -> Array:
-    return (a[:, None, :] @ b[:, :, None])[:, 0, 0]
 
 
 def _direction(S: Array, Y: Array, pairs: Array, g: Array) -> Array:
