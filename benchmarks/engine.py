@@ -55,7 +55,7 @@ def batched_steps(X: np.ndarray, y: np.ndarray, C: int, calls: int = CALLS, n_jo
 
 
 def profiled_steps(X: np.ndarray, y: np.ndarray, name: str, calls: int = CALLS) -> Side:
-    """``calls`` steps of the profiled objective for 80 candidates of a measure, in the chunks of the default search."""
+    """``calls`` steps of the profiled objective for 80 candidates, chunk by chunk as the default search descends."""
     measure, one = MEASURES[name], np.ones(B, dtype=np.float32)
     order = np.argsort(y, kind="stable")
     X, y = np.asfortranarray(X[order].astype(np.float32)), y[order]
@@ -72,10 +72,14 @@ def profiled_steps(X: np.ndarray, y: np.ndarray, name: str, calls: int = CALLS) 
         problem = Training(X, y, measure, objective, weight, 0 * part, 0 * part[:, :, :1], None, scratch, about)
         problems.append((problem, part))
 
+    def descend(pair: tuple[Training, np.ndarray]) -> None:
+        problem, theta = pair
+        for call in range(calls):  # thresholds move, as in a descent
+            problem((1 + 0.03 * call) * theta)
+
     def steps() -> None:
         with Threads() as threads:
-            for call in range(calls):  # thresholds move, as in a descent
-                list(threads.map(lambda pair, by=1 + 0.03 * call: pair[0](by * pair[1]), problems))
+            list(threads.map(descend, problems))
 
     return steps
 
@@ -160,9 +164,9 @@ def _profiled(ledger: Ledger) -> None:
     X, y = rows_of(k, m, C)
     for name in MEASURES:
         D = 2 * C if name == "two-matrix" else C
-        sides = {"step": profiled_steps(X, y, name, calls=3), "floor": floor_of(k, m, C, D, calls=3)}
+        sides = {"step": profiled_steps(X, y, name, calls=CALLS), "floor": floor_of(k, m, C, D, calls=CALLS)}
         times = take_turns(sides, 9)
-        step, floor = (median_ms(times[side], 3) for side in ("step", "floor"))
+        step, floor = (median_ms(times[side], CALLS) for side in ("step", "floor"))
         key = f"profiled_step_over_floor_{name.replace('-', '_')}"
         note = f"{step:.1f} ms over {floor:.1f} ms"
         ledger.add(key, quotients(times["step"], times["floor"]), note, step_ms=step, floor_ms=floor)

@@ -7,7 +7,9 @@ from scipy import sparse
 
 from tightset.compute.arrays import Array, Scratch, exp_into, namespace
 
-__all__ = ["centred", "log_sum_exp", "product", "pull"]
+__all__ = ["centred", "log_sum_exp", "product", "pull", "sum_exp"]
+
+_IN_RANGE = 1e-30, 1e30  # of sums of exponentials, with room to divide by them in float32
 
 
 def product(X: Array, theta: Array, scratch: Scratch | None = None) -> Array:
@@ -48,6 +50,14 @@ def log_sum_exp(Z: Array, e: Array) -> tuple[Array, Array]:
     Z -= top
     total = xp.sum(exp_into(Z, e), axis=-1, keepdims=True)
     return top + xp.log(total), total
+
+
+def sum_exp(Z: np.ndarray, e: np.ndarray) -> np.ndarray | None:
+    """``total (B, k, 1)`` as in `log_sum_exp` of ``Z`` as it is, in two passes less; None if one is out of range."""
+    with np.errstate(over="ignore"):
+        total = np.sum(exp_into(Z, e), axis=-1, keepdims=True)
+    least, most = _IN_RANGE
+    return total if least < total.min() and total.max() < most else None
 
 
 def centred(theta: Array, centre: Array | None) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tightset.compute.arrays import Array, Scratch, namespace
 from tightset.compute.graphs import GraphWriter, log_sum
-from tightset.measures.products import log_sum_exp, product, pull
+from tightset.measures.products import log_sum_exp, product, pull, sum_exp
 
 __all__ = ["Softmax"]
 
@@ -33,7 +33,9 @@ class Softmax:
         A, xp = product(X, theta, scratch), namespace(theta)
         B, k, C = A.shape
         memory = xp.empty_like(A) if scratch is None else xp.permute_dims(scratch.take((B, C, k), A), (0, 2, 1))
-        _, total = log_sum_exp(A, memory)
+        total = None if scratch is None else sum_exp(A, memory)  # where bits do not matter: in training
+        if total is None:
+            _, total = log_sum_exp(A, memory)
         A -= xp.log(total)
         return A, (memory, total)
 
