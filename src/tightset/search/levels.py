@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
@@ -27,6 +28,7 @@ _CLEAR = 2.0  # standard errors by which a likelihood is clearly better
 _BEHIND = 0.1  # a path whose sets are so much larger than the smallest is given up
 _RISEN = 0.005  # and one whose sets have become larger again by so much
 _FROM_EACH = 2  # candidates of each outer level, of different paths, that are trained for a level between
+_ONWARD = 0.5  # of the iterations of a step: what was trained for a level close by is close
 
 
 class Level(NamedTuple):
@@ -86,7 +88,8 @@ class Level(NamedTuple):
             onward = [one for outer in near for one in _of_different_paths(outer)]
             self.progress.expect(len(onward))
             as_they_are = self.examined([one for outer in near for one in outer])
-            return as_they_are + self.trained(onward, [one.pull for one in onward], search)
+            few = replace(search, max_iter=max(1, round(_ONWARD * search.max_iter)))
+            return as_they_are + self.trained(onward, [one.pull for one in onward], few)
         going = beginnings(start, search, self.rng)
         least = [np.inf] * len(going)
         self.progress.expect(len(search.pulls) * len(going))
