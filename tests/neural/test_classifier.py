@@ -43,7 +43,7 @@ def test_it_is_a_classifier_of_scikit_learn():
     # A row of weight two is in one batch, and a row that is there twice in two, or held aside.
     drawn = "which rows are held aside, and in which batch, is drawn at random"
     check_estimator(
-        SCPONeuralClassifier(training=Training(warm_epochs=15, epochs=3, learning_rate=0.02)),
+        SCPONeuralClassifier(training=Training(members=1, warm_epochs=15, epochs=3, learning_rate=0.02)),
         expected_failed_checks={"check_sample_weight_equivalence_on_dense_data": drawn},
     )
 
@@ -218,10 +218,10 @@ def test_a_checkpoint_of_something_else_is_refused(rows, monkeypatch, tmp_path):
 
 def test_losses_that_are_no_numbers_end_training_at_the_best_state(rows, torch):
     X, y, X_new, _ = rows
-    broken = Training(warm_epochs=12, epochs=6, learning_rate=0.01, fine_rate=1e25)
+    broken = Training(members=1, warm_epochs=12, epochs=6, learning_rate=0.01, fine_rate=1e25)
     with pytest.warns(TightsetWarning, match=r"epoch 1 of training for small sets.*Try a smaller fine_rate"):
         clf = neural(training=broken).fit(X, y)
-    warm = neural(training=Training(warm_epochs=12, epochs=0, learning_rate=0.01)).fit(X, y)
+    warm = neural(training=Training(members=1, warm_epochs=12, epochs=0, learning_rate=0.01)).fit(X, y)
     np.testing.assert_array_equal(clf.predict_p(X_new), warm.predict_p(X_new))
     with pytest.raises(ValueError, match="not a finite number from the first epoch on: try a smaller learning_rate"):
         neural(training=Training(learning_rate=1e25)).fit(X, y)
