@@ -109,9 +109,6 @@ class Ground:
             Z = result(self.X).reshape(len(self.X), -1, CLASSES).transpose(0, 1)
         scores = torch.log_softmax(Z, 2).cpu().numpy()
         state = {name: one.cpu().numpy() for name, one in result.state_dict().items()}
-        if job.loss is None:  # of cross-entropy all heads are the same
-            last = f"{len(network) - 1}."
-            state |= {name: one[:CLASSES] for name, one in state.items() if name.startswith(last)}
         aside = self.rows.take(torch.as_tensor(self.folds[job.member]).to(self.device))
         return Run(scores, _sizes(course, result, aside, job.levels), state)
 

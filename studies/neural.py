@@ -55,8 +55,8 @@ CROSS_ENTROPY = [
         (80, 0.3, 0.1),
     ]
 ]
-_RATES = (1e-3, 2e-3)
-_EPOCHS, _EPOCHS_FROM_SCRATCH, _PATIENCE = 40, 60, 20
+_RATE, _LOWER_RATE = 2e-3, 1e-3
+_EPOCHS, _PATIENCE = 60, 20
 _HALVES = 512  # rows of a batch of which half calibrates
 
 SCRATCH, SHARED = ", from scratch", ", shared body"
@@ -126,33 +126,34 @@ class Workshop:
         runs = iter(self.trainers.train([job for _, _, jobs in several for job in jobs]))
         return [Group(settings, told, [next(runs) for _ in jobs]) for settings, told, jobs in several]
 
-    def _of_cross_entropy(self) -> list[Group]:
-        """With each of its settings, which no level has a part in."""
-        return self.groups(
-            [(how, _told(how), [Job(how, LEVELS, member) for member in range(MEMBERS)]) for how in CROSS_ENTROPY]
-        )
+    def _of_cross_entropy(self, level: float) -> list[Group]:
+        """With each of its settings; the level chooses the epoch."""
+        jobs = [[Job(how, (level,), member) for member in range(MEMBERS)] for how in CROSS_ENTROPY]
+        return self.groups([(how, _told(how), own) for how, own in zip(CROSS_ENTROPY, jobs, strict=True)])
 
-    def start(self, levels: Sequence[float]) -> Group:
+    def start(self, level: float) -> Group:
         """Where other losses begin: the best networks of cross-entropy that were not trained for long."""
         least = min(how.warm_epochs for how in CROSS_ENTROPY)
-        short = [one for one in self.of_cross_entropy() if one.settings.warm_epochs == least]
-        return min(short, key=lambda one: one.aside(levels))
+        short = [one for one in self.of_cross_entropy(level) if one.settings.warm_epochs == least]
+        return min(short, key=lambda one: one.aside((level,)))
 
     def _best(self, method: str, levels: tuple[float, ...]) -> Group:
         """The networks of a method, with the settings that are best on rows held aside."""
         if method == "cross-entropy":
-            return min(self.of_cross_entropy(), key=lambda one: one.aside(levels))
+            return min(self.of_cross_entropy(levels[0]), key=lambda one: one.aside(levels))
         kind = method.removesuffix(SCRATCH)
-        from_scratch, start = method != kind, self.start(levels)
+        from_scratch, start = method != kind, self.start(levels[-1])
         several = []
-        for (at, make), rate in product(enumerate(LOSSES[kind]), _RATES[-1:] if from_scratch else _RATES):
+        halves = "ConfTr" in kind
+        rates = (_RATE, _LOWER_RATE) if halves and not from_scratch else (_RATE,)
+        for (at, make), rate in product(enumerate(LOSSES[kind]), rates):
             settings = replace(
                 Training(),
                 warm_epochs=0,
-                epochs=_EPOCHS_FROM_SCRATCH if from_scratch else _EPOCHS,
+                epochs=_EPOCHS,
                 patience=_PATIENCE,
                 fine_rate=rate,
-                batch_size=_HALVES if "ConfTr" in method else 256,
+                batch_size=_HALVES if halves else 256,
                 dropout=start.settings.dropout,
                 weight_decay=start.settings.weight_decay,
             )

@@ -13,6 +13,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import tightset
 from tightset import ModelFileError, SCPONeuralClassifier, TightsetWarning, Training
 from tightset.compute.progress import Progress
+from tightset.models.contract import Shared
 
 QUICK = Training(warm_epochs=12, epochs=6, learning_rate=0.01)
 
@@ -87,6 +88,20 @@ def test_whatever_is_asked_is_kept_in_files_and_pickles(rows, how, tmp_path):
     for row in found if isinstance(found, list) else [found]:
         assert row["coverage"] >= row["confidence"] - 0.06
         assert 0.8 < row["mean_size"] < 2.9
+
+
+def test_members_hold_other_rows_aside_and_average_probabilities(rows):
+    from tightset.neural.fitting import _aside
+
+    asides = [_aside(1000, 0.2, seed=3, member=at) for at in range(5)]
+    np.testing.assert_array_equal(np.sort(np.concatenate(asides)), np.arange(1000))
+    X, y, X_new, _ = rows
+    clf = neural(training=Training(warm_epochs=3, epochs=1, learning_rate=0.01)).fit(X, y)
+    model = clf.fitted_.folds[0].models[0]
+    assert len(model.members) == 5
+    each = [np.exp(one.scores(X_new.astype(float))) for one in model.members]
+    mean = np.mean([one / one.sum(axis=1, keepdims=True) for one in each], axis=0)
+    np.testing.assert_allclose(np.exp(model.scores(X_new, Shared(clf.classes_))), mean, rtol=1e-4)
 
 
 def test_groups_and_assurance(rows):

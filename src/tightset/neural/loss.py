@@ -14,7 +14,7 @@ with needed_for("SCPOLoss", "torch"):
     from torch import Tensor, nn
 
 from tightset.conformal.costs import cost_matrix
-from tightset.conformal.inefficiency import SIZE, as_inefficiency
+from tightset.conformal.inefficiency import LOG, SIZE, as_inefficiency
 from tightset.conformal.ranks import significance
 from tightset.neural.memory import Memory, OwnScores, by_category, solve
 from tightset.neural.replay import Replays
@@ -219,7 +219,8 @@ class SCPOLoss(nn.Module):
         with torch.no_grad():
             slots = self.memory.slots(len(y), logits.device) if self.training else None
             inputs = (logits.detach(), y, groups, sample_weight, slots)
-            steady = slots is not None and self.memory.full
+            # Somebody else's f may look at its numbers, which no graph can.
+            steady = slots is not None and self.memory.full and self.f in (SIZE, LOG)
             how = (self.gamma, self.cross_entropy, self.lam, self.q, self.memory.weighted, self.threshold.data_ptr())
             value, derivative = self.replays.run(self._value_and_gradient, inputs, how, steady=steady)
         return _Stated.apply(logits, value, derivative)
