@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Collection
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,7 +30,7 @@ asked_app = typer.Typer(
 )
 neural_app = typer.Typer(
     no_args_is_help=True,
-    help="Networks trained for small sets.\n\nExample: python -m studies neural run --split 0 --family scpo",
+    help="Networks trained for small sets.\n\nExample: python -m studies neural run --split 5 --family scpo",
 )
 peers_app = typer.Typer(
     no_args_is_help=True,
@@ -291,21 +292,23 @@ def neural_run(
     family: Annotated[list[str] | None, typer.Option(help="Only these methods; may be repeated.")] = None,
     data_dir: DataDir = None,
     device: Annotated[str | None, typer.Option(help="A PyTorch device.")] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that train networks.")] = 1,
 ) -> None:
     """Train networks with every loss; every finished row is kept.
 
-    Example: python -m studies neural run --split 0 --family scpo --out quick
+    Example: python -m studies neural run --split 5 --family scpo --out quick
     """
     import torch
 
-    from studies.neural import FAMILIES, NEURAL, plan
+    from studies.neural import FAMILIES, NEURAL, SPLITS, plan
 
     for name in family or ():
         if name not in FAMILIES:
             raise typer.BadParameter(f"{name} is none of {', '.join(FAMILIES)}", param_hint="--family")
     torch.set_num_threads(1)  # batches are small, and bits are then the same on any number of cores
-    experiments = plan(split or range(5), family or FAMILIES)
-    _measure(NEURAL, experiments, out, data_dir, device)
+    experiments = plan(split or SPLITS, family or FAMILIES)
+    study = NEURAL._replace(workshop=partial(NEURAL.workshop, workers=workers))
+    _measure(study, experiments, out, data_dir, device)
     say(f"{len(experiments)} rows in {out / 'rows.csv'}; next: python -m studies neural report --results {out}")
 
 

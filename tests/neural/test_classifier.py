@@ -13,6 +13,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import tightset
 from tightset import ModelFileError, SCPONeuralClassifier, TightsetWarning, Training
 from tightset.compute.progress import Progress
+from tightset.models.contract import Shared
 
 QUICK = Training(warm_epochs=12, epochs=6, learning_rate=0.01)
 
@@ -43,7 +44,7 @@ def test_it_is_a_classifier_of_scikit_learn():
     # A row of weight two is in one batch, and a row that is there twice in two, or held aside.
     drawn = "which rows are held aside, and in which batch, is drawn at random"
     check_estimator(
-        SCPONeuralClassifier(training=Training(warm_epochs=15, epochs=3, learning_rate=0.02)),
+        SCPONeuralClassifier(training=Training(members=1, warm_epochs=15, epochs=3, learning_rate=0.02)),
         expected_failed_checks={"check_sample_weight_equivalence_on_dense_data": drawn},
     )
 
@@ -87,6 +88,20 @@ def test_whatever_is_asked_is_kept_in_files_and_pickles(rows, how, tmp_path):
     for row in found if isinstance(found, list) else [found]:
         assert row["coverage"] >= row["confidence"] - 0.06
         assert 0.8 < row["mean_size"] < 2.9
+
+
+def test_members_hold_other_rows_aside_and_average_probabilities(rows):
+    from tightset.neural.fitting import _aside
+
+    asides = [_aside(1000, 0.2, seed=3, member=at) for at in range(5)]
+    np.testing.assert_array_equal(np.sort(np.concatenate(asides)), np.arange(1000))
+    X, y, X_new, _ = rows
+    clf = neural(training=Training(warm_epochs=3, epochs=1, learning_rate=0.01)).fit(X, y)
+    model = clf.fitted_.folds[0].models[0]
+    assert len(model.members) == 5
+    each = [np.exp(one.scores(X_new.astype(float))) for one in model.members]
+    mean = np.mean([one / one.sum(axis=1, keepdims=True) for one in each], axis=0)
+    np.testing.assert_allclose(np.exp(model.scores(X_new, Shared(clf.classes_))), mean, rtol=1e-4)
 
 
 def test_groups_and_assurance(rows):
@@ -218,10 +233,10 @@ def test_a_checkpoint_of_something_else_is_refused(rows, monkeypatch, tmp_path):
 
 def test_losses_that_are_no_numbers_end_training_at_the_best_state(rows, torch):
     X, y, X_new, _ = rows
-    broken = Training(warm_epochs=12, epochs=6, learning_rate=0.01, fine_rate=1e25)
+    broken = Training(members=1, warm_epochs=12, epochs=6, learning_rate=0.01, fine_rate=1e25)
     with pytest.warns(TightsetWarning, match=r"epoch 1 of training for small sets.*Try a smaller fine_rate"):
         clf = neural(training=broken).fit(X, y)
-    warm = neural(training=Training(warm_epochs=12, epochs=0, learning_rate=0.01)).fit(X, y)
+    warm = neural(training=Training(members=1, warm_epochs=12, epochs=0, learning_rate=0.01)).fit(X, y)
     np.testing.assert_array_equal(clf.predict_p(X_new), warm.predict_p(X_new))
     with pytest.raises(ValueError, match="not a finite number from the first epoch on: try a smaller learning_rate"):
         neural(training=Training(learning_rate=1e25)).fit(X, y)

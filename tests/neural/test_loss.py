@@ -1,5 +1,7 @@
 """`SCPOLoss` against the NumPy objectives, and on mini-batches."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -162,6 +164,45 @@ def test_what_was_remembered_is_part_of_the_state(torch, make, many, tmp_path):
     np.testing.assert_array_equal(
         gradient(torch, one, Z[:500], y[:500], 100), gradient(torch, make(), Z[:500], y[:500], 100)
     )
+
+
+@pytest.mark.parametrize(
+    "how",
+    [{}, {"label_conditional": True}, {"cost": COSTS, "inefficiency": "log"}, {"objective": "penalised", "q": 0.5}],
+    ids=str,
+)
+def test_what_is_replayed_is_what_would_be_computed(torch, make, many, how, monkeypatch):
+    Z, y = many
+    captures, real = [], torch.cuda.is_available()
+
+    def recorded(compute, inputs):  # as a graph does: nothing happens now, and later what is in the inputs then
+        captures.append(inputs[0].shape)
+        outputs = torch.zeros(()), torch.zeros_like(inputs[0])
+
+        def replay():
+            for kept, new in zip(outputs, compute(*inputs), strict=True):
+                kept.copy_(new)
+
+        return replay, outputs
+
+    plain, replayed = make(**how, memory=300), make(**how, memory=300)
+    if not real:
+        monkeypatch.setattr("tightset.neural.replay.captured", recorded)
+        monkeypatch.setattr(replayed.replays, "can", lambda _: True)
+    plain.replays.on = False
+    at = "cuda" if real else "cpu"
+    for batch in (*torch.arange(1000).split(100), *torch.arange(1000, 1600).split(70)):
+        found = []
+        for criterion in (plain, replayed):
+            logits = torch.tensor(Z[batch], dtype=torch.float32, device=at, requires_grad=True)
+            weight = None if "cost" in how or "objective" in how else torch.linspace(0.5, 1.5, len(batch), device=at)
+            value = criterion(logits, torch.tensor(y[batch], device=at), sample_weight=weight)
+            value.backward()
+            found.append((value.detach().cpu().numpy(), logits.grad.cpu().numpy()))
+        np.testing.assert_allclose(found[1][0], found[0][0], rtol=1e-6)
+        np.testing.assert_allclose(found[1][1], found[0][1], rtol=0, atol=1e-9)
+    assert real or captures == [(100, C), (70, C)]
+    pickle.loads(pickle.dumps(replayed))  # without its graphs
 
 
 def test_numbers_that_are_not_finite_are_not_remembered_for_ever(torch, make, many):

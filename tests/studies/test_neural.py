@@ -81,17 +81,25 @@ def test_the_rivals_are_what_their_papers_say(torch):
     assert rank.item() == pytest.approx(((1 * first + 2 * second) / 3).item())
 
 
-def test_a_row_is_measured(torch, raw_data, monkeypatch):
+def test_a_row_is_measured_and_does_not_depend_on_who_trains(torch, raw_data, monkeypatch):
     import studies.neural as study
     from tightset import Training
 
-    monkeypatch.setattr(study, "_CROSS_ENTROPY", [Training(epochs=0, warm_epochs=2)])
+    monkeypatch.setattr(study, "CROSS_ENTROPY", [Training(epochs=0, warm_epochs=1)])
     monkeypatch.setattr(study, "_EPOCHS", 1)
-    monkeypatch.setattr(study, "_RATES", (1e-3,))
-    monkeypatch.setattr(study, "MEMBERS", 2)
-    workshop = study.Workshop("fashion-mnist", 0, raw_data, None)
-    for method in ("cross-entropy", "SCPO, 5 members", "SCPO, shared body"):
-        row = workshop.measure(study.Trained("fashion-mnist", 0, method, 0.95))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        found = []
+        for workers in (1, 2):
+            workshop = study.Workshop("fashion-mnist", 0, raw_data, None, workers)
+            methods = ("cross-entropy", "SCPO, shared body")[: 2 if workers == 1 else 1]
+            found.append([workshop.measure(study.Trained("fashion-mnist", 0, one, 0.95)) for one in methods])
+    finally:
+        torch.set_num_threads(threads)
+    assert found[1] == found[0][:1]
+    for row in found[0]:
         assert set(row) == set(study.COLUMNS)
         assert row["coverage"] == pytest.approx(0.95, abs=0.01)
-        assert 1.3 < row["mean_size"] < 3.5
+        assert row["coverage_together"] == pytest.approx(0.95, abs=0.01)
+        assert 1.3 < row["mean_size_together"] < row["mean_size"] < 4.5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -40,9 +41,10 @@ class Perceptron:
 @storable
 @dataclass(frozen=True, eq=False)
 class Network:
-    """The measure of one level: ``A = mean over members of log_softmax(Z_level) - shift``, ``(n, C)``.
+    """The measure of one level: ``A = log of mean over members of softmax(Z_level) - shift``, ``(n, C)``.
 
-    Members give numbers ``Z (n, L C)`` for all levels, each of which has its own columns.
+    Members give numbers ``Z (n, L C)`` for all levels, each of which has its own columns. Where one member is sure that
+    a label is wrong and another is not, a mean of probabilities leaves it a chance, and one of their logarithms none.
 
     >>> layers = Perceptron(Scaling.none(np.zeros((1, 2))), [np.eye(2, dtype=np.float32)], [np.zeros(2, np.float32)])
     >>> Network([layers], 0, np.zeros(2)).scores(np.array([[0.0, 0.0]]), Shared(np.arange(2))).round(2)
@@ -56,7 +58,8 @@ class Network:
     def scores(self, X: Any, shared: Shared) -> np.ndarray:
         C = len(self.shift)
         own = slice(self.level * C, (self.level + 1) * C)
-        A = sum(_log_softmax(shared.once(member, X)[:, own]) for member in self.members) / len(self.members)
+        first, *others = (_log_softmax(shared.once(member, X)[:, own]) for member in self.members)
+        A = reduce(np.logaddexp, others, first) - np.log(np.float32(len(self.members)))
         return np.asarray(A - self.shift.astype(np.float32), dtype=np.float32)
 
 

@@ -21,7 +21,7 @@ from tightset.neural.bodies import block_of, made
 from tightset.neural.checkpoints import Checkpoint, fingerprint
 from tightset.neural.loss import SCPOLoss
 from tightset.neural.records import Trained
-from tightset.neural.settings import Training
+from tightset.neural.settings import MEMBERS, Training
 from tightset.neural.training import Course, Rows
 from tightset.search.problem import Aim, Outcome, Runtime, TrainingRows, normalised
 
@@ -53,13 +53,14 @@ def fit_networks(
     start = [*network.state_dict().values()] if given else []
     parts = (*there, settings, aimed, seed, str(network), device, *start)
     kept = Checkpoint(checkpoint, "" if checkpoint is None else fingerprint(*parts), device)
+    members = settings.members or (1 if scaling is None else MEMBERS)
     with _random(seed, device):
         found = kept.read()
         done = -1 if found is None else len(found["states"]) - 1
         courses: list[Course] = []
-        for at, progress in enumerate(runtime.progress.split(*[1] * settings.members)):
+        for at, progress in enumerate(runtime.progress.split(*[1] * members)):
             body = made(network, X.shape[1], C, settings.dropout).to(device)
-            aside = _aside(len(there.y), settings.held_aside, seed + at)
+            aside = _aside(len(there.y), settings.held_aside, seed, at)
             course = Course.begun(body, there, aside, partial(_losses, rows, aim), settings, progress)
             courses.append(course)
             if found is not None and at < done:
@@ -128,11 +129,13 @@ def _losses(rows: TrainingRows, aim: Aim, **how: Any) -> list[SCPOLoss]:
     ]
 
 
-def _aside(n: int, share: float, seed: int) -> np.ndarray | None:
-    """Rows that are held aside; none if there are few."""
+def _aside(n: int, share: float, seed: int, member: int) -> np.ndarray | None:
+    """Rows that are held aside, other ones for each member while there are any; none if there are few."""
     if n < FEW_ROWS:
         return None
-    return np.random.default_rng(seed).permutation(n)[: min(max(round(share * n), 1), n - 1)]
+    number = min(max(round(share * n), 1), n - 1)
+    places = np.arange(member * number, (member + 1) * number)
+    return np.random.default_rng(seed).permutation(n).take(places, mode="wrap")
 
 
 @contextmanager

@@ -14,9 +14,10 @@ with needed_for("SCPOLoss", "torch"):
     from torch import Tensor, nn
 
 from tightset.conformal.costs import cost_matrix
-from tightset.conformal.inefficiency import SIZE, as_inefficiency
+from tightset.conformal.inefficiency import LOG, SIZE, as_inefficiency
 from tightset.conformal.ranks import significance
 from tightset.neural.memory import Memory, OwnScores, by_category, solve
+from tightset.neural.replay import Replays
 from tightset.objectives.penalised import FORMS, transformed
 from tightset.objectives.terms import Terms
 
@@ -55,7 +56,7 @@ class SCPOLoss(nn.Module):
         ``f``, as in `SCPOClassifier`.
     gamma : float, default 2.0
         How steep the sigmoids are. Small ones see more labels around the threshold, large ones only those near it.
-    cross_entropy : float, default 0.3
+    cross_entropy : float, default 1.0
         This much of the cross-entropy is added: it keeps apart labels far from the threshold, where there is no
         gradient else. With 0 the loss is what the formula says.
     label_conditional : bool, default False
@@ -110,7 +111,7 @@ class SCPOLoss(nn.Module):
         objective: str = "profiled",
         inefficiency: Any = "size",
         gamma: float = 2.0,
-        cross_entropy: float = 0.3,
+        cross_entropy: float = 1.0,
         label_conditional: bool = False,
         n_groups: int | None = None,
         cost: Any = None,
@@ -140,6 +141,7 @@ class SCPOLoss(nn.Module):
         self.register_buffer("swept", torch.zeros(self.T, dtype=torch.float64))
         rows = ceil(_ROWS_BELOW / self.eps) * self.T if memory is None else memory
         self.memory = Memory(rows if labels is None else min(rows, len(labels)))
+        self.replays = Replays()
 
     def _check_parameters(self, memory: Any, *, single: bool) -> None:
         if not isinstance(self.n_classes, (int, np.integer)) or self.n_classes < 2:
@@ -215,7 +217,12 @@ class SCPOLoss(nn.Module):
         """
         self._check(logits, y, groups)
         with torch.no_grad():
-            value, derivative = self._value_and_gradient(logits.detach(), y, groups, sample_weight)
+            slots = self.memory.slots(len(y), logits.device) if self.training else None
+            inputs = (logits.detach(), y, groups, sample_weight, slots)
+            # Somebody else's f may look at its numbers, which no graph can.
+            steady = slots is not None and self.memory.full and self.f in (SIZE, LOG)
+            how = (self.gamma, self.cross_entropy, self.lam, self.q, self.memory.weighted, self.threshold.data_ptr())
+            value, derivative = self.replays.run(self._value_and_gradient, inputs, how, steady=steady)
         return _Stated.apply(logits, value, derivative)
 
     def _check(self, logits: Tensor, y: Tensor, groups: Tensor | None) -> None:
@@ -232,74 +239,82 @@ class SCPOLoss(nn.Module):
             raise ValueError("groups belong to n_groups: give both or neither")
 
     def _value_and_gradient(
-        self, logits: Tensor, y: Tensor, groups: Tensor | None, sample_weight: Tensor | None
+        self, logits: Tensor, y: Tensor, groups: Tensor | None, sample_weight: Tensor | None, slots: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """The loss and its derivative with respect to the logits ``(m, C)``."""
+        """The loss and its derivative with respect to the logits ``(m, C)``.
+
+        Once the memory is full, it never looks at a number and changes what it keeps in place, so that it can be
+        replayed.
+        """
         kind = logits.dtype if logits.dtype == torch.float64 else torch.float32
         Z, y = logits.to(kind), y.long()
         if self.offset.dtype != kind or self.offset.device != Z.device:
             self.to(device=Z.device, dtype=kind)
         m = len(Z)
-        w = torch.full_like(Z[:, 0], 1 / m) if sample_weight is None else sample_weight.to(Z) / sample_weight.sum()
+        w = 1 / m if sample_weight is None else (sample_weight.to(Z) / sample_weight.sum())[:, None]
         log_p = torch.log_softmax(Z, 1)
         at = y[:, None]
         index = self.index if groups is None else self.index[groups]  # (1 or m, C)
         own_category = None if self.T == 1 else index.expand(m, -1).gather(1, at)[:, 0]
         A = log_p if self.scores == "softmax" else Z
         z = self.gamma * (A if self.price is None else A - self.offset)
-        own_weight = None if sample_weight is None and self.T == 1 else w * m
+        own_weight = None if sample_weight is None and self.T == 1 else torch.ones_like(z[:, 0]) * m * _row(w)
         own = OwnScores(z.gather(1, at)[:, 0], own_category, own_weight)
-        value, G = self._in_scores(z, own, w, at, index, y)
+        value, G = self._in_scores(z, own, w, at, index, y, slots)
         if self.cross_entropy:
-            mixed = self.cross_entropy * w[:, None]
-            value = value - (mixed * log_p.gather(1, at)).sum()
-            G.scatter_add_(1, at, -mixed)
+            mixed = -self.cross_entropy * w * torch.ones_like(Z[:, :1])
+            value = value + (mixed * log_p.gather(1, at)).sum()
+            G.scatter_add_(1, at, mixed)
             if self.scores == "linear":
-                G += log_p.exp() * mixed
+                G -= log_p.exp() * mixed
         if self.scores == "softmax":  # from log-probabilities to logits, for both parts
-            G -= log_p.exp() * G.sum(1, keepdim=True)
+            G = torch.addcmul(G, log_p.exp(), G.sum(1, keepdim=True), value=-1)
         return value, G.to(logits.dtype)
 
     def _in_scores(
-        self, z: Tensor, own: OwnScores, w: Tensor, at: Tensor, index: Tensor, y: Tensor
+        self, z: Tensor, own: OwnScores, w: Any, at: Tensor, index: Tensor, y: Tensor, slots: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """The loss and its derivative with respect to the scores ``A``, ``z = gamma (A - offset)``."""
-        q, slope, missed = self._over_many_rows(own)
+        """The loss and its derivative with respect to the scores ``A``, ``z = gamma (A - offset)``.
+
+        Weights ``w`` are ``(m, 1)``, or a number for all rows.
+        """
+        q, slope, missed = self._over_many_rows(own, slots)
         t = torch.sigmoid(z - (q if self.T == 1 else q[index]))
         price = None if self.price is None else self.price[y]
-        s = (t if price is None else t * price).sum(1)
-        D = t - t * t  # gamma waits until the end
-        dF = D * (w if self.f == SIZE else w * self.f.derivative(s))[:, None]
+        s = (t if price is None else t * price).sum(1, keepdim=True)
+        D = torch.addcmul(t, t, t, value=-1)  # gamma waits until the end
+        dF = D * (w if self.f == SIZE else w * self.f.derivative(s))
         dF = dF if price is None else dF * price
         inefficiency = (w * self.f(s)).sum()
-        d_own, t_own = w * D.gather(1, at)[:, 0], t.gather(1, at)[:, 0]
+        d_own, t_own = w * D.gather(1, at), t.gather(1, at)
         if self.objective == "penalised":
             mean = self._running(inefficiency.reshape(1), len(z))
             value, rate = transformed(mean[0] + self.lam * missed * missed, self.form)
-            G = rate * dF.scatter_add_(1, at, (2 * self.lam * missed * d_own)[:, None])
+            G = rate * dF.scatter_add_(1, at, 2 * self.lam * missed * d_own)
             return value, self.gamma * G
         swept = self._running(by_category(dF, None if self.T == 1 else index.expand_as(dF), self.T), len(z))
         rho = swept / slope.clamp_min(_TINY)
-        of_rows = rho if own.category is None else rho[own.category]
+        of_rows = rho if own.category is None else rho[own.category][:, None]
         value = inefficiency - (w * of_rows * (t_own - (1 - self.eps))).sum()
         sure = 1.0 if len(z) >= self.memory.rows else min(1.0, self.memory.seen / self.memory.rows)
-        return sure * value, sure * self.gamma * dF.scatter_add_(1, at, -(of_rows * d_own)[:, None])
+        return sure * value, (sure * self.gamma) * dF.scatter_add_(1, at, -of_rows * d_own)
 
     # ---- what is known of many rows -----------------------------------------------------------------------------
 
-    def _over_many_rows(self, own: OwnScores) -> tuple[Tensor, Tensor, Tensor]:
+    def _over_many_rows(self, own: OwnScores, slots: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Thresholds ``q (T,)`` in units of the sigmoid, the slope of coverage there, and missed coverage ``V``."""
-        rows = self.memory.remember(own) if self.training else self.memory.with_those_before(own)
-        share = 1.0 if rows.weight is None else rows.weight.sum()
+        rows = self.memory.with_those_before(own) if slots is None else self.memory.remember(own, slots)
+        share = None if rows.weight is None else rows.weight.sum()
         if self.objective == "penalised":
             q = torch.full_like(rows.z[:1], self.gamma * self.q)
-            covered = rows.total(torch.sigmoid(rows.z - q), 1)[0] / share
+            covered = rows.total(torch.sigmoid(rows.z - q), 1)[0]
+            covered = covered if share is None else covered / share
             return q, covered, covered - (1 - self.eps)
-        known = self.memory.seen > (len(own.z) if self.training else 0)  # thresholds of the batch before
+        known = self.memory.seen > (0 if slots is None else len(own.z))  # thresholds of the batch before
         q, slope = solve(rows, self.eps, self.threshold if known else None, self.T, exactly=rows is own)
         if self.training:
-            self.threshold = q
-        return q, slope / share, q
+            self.threshold.copy_(q)
+        return q, slope if share is None else slope / share, q
 
     def _running(self, batch: Tensor, m: int) -> Tensor:
         """The mean over the rows that are remembered of what is known batch by batch."""
@@ -308,8 +323,12 @@ class SCPOLoss(nn.Module):
         rate = min(1.0, m / max(1, min(self.memory.seen, self.memory.rows)))
         found = torch.lerp(self.swept, batch.nan_to_num(), rate)
         if self.training:
-            self.swept = found
+            self.swept.copy_(found)
         return found
+
+
+def _row(w: Any) -> Any:
+    return w[:, 0] if isinstance(w, Tensor) else w
 
 
 class _Stated(torch.autograd.Function):

@@ -74,23 +74,28 @@ class Memory(nn.Module):
             return batch
         return self._kept(batch)
 
-    def remember(self, batch: OwnScores) -> OwnScores:
-        """What thresholds are computed from once a batch has come: the last rows, or a batch that is no smaller."""
-        k = len(batch.z)
+    def slots(self, k: int, device: torch.device) -> Tensor | None:
+        """Where the next ``k`` rows go, before they wrap around: ``(k,)``; None if so many are not kept. They count."""
         if k >= self.rows:
-            return batch
+            return None
+        start = self.seen % self.rows
+        self.seen += k
+        return torch.arange(start, start + k, device=device)
+
+    @property
+    def full(self) -> bool:
+        return self.seen >= self.rows
+
+    def remember(self, batch: OwnScores, slots: Tensor) -> OwnScores:
+        """What thresholds are computed from once a batch has come: the last rows."""
         if self.z.dtype != batch.z.dtype or self.z.device != batch.z.device:
             self.to(device=batch.z.device, dtype=batch.z.dtype)
         self.weighted = self.weighted or batch.weight is not None
         weight = torch.ones_like(batch.z) if self.weighted and batch.weight is None else batch.weight
-        start = self.seen % self.rows
-        first = min(k, self.rows - start)
+        slots = slots % self.rows
         for kept, new in ((self.z, batch.z.nan_to_num()), (self.weight, weight), (self.category, batch.category)):
             if new is not None:
-                kept[start : start + first] = new[:first]
-                if first < k:
-                    kept[: k - first] = new[first:]
-        self.seen += k
+                kept.index_copy_(0, slots, new)
         return self._kept(batch)
 
     def _kept(self, batch: OwnScores) -> OwnScores:

@@ -9,9 +9,10 @@ import numpy as np
 
 from tightset.storage.registry import storable
 
-__all__ = ["LOGITS", "NETWORKS", "Training", "rows_in_batch"]
+__all__ = ["LOGITS", "MEMBERS", "NETWORKS", "Training", "rows_in_batch"]
 
 LOGITS = "logits"
+MEMBERS = 5
 NETWORKS = "network must be a list of the widths of hidden layers, a torch.nn.Module or 'logits'; got {!r}"
 
 
@@ -31,8 +32,9 @@ class Training:
         Epochs of cross-entropy before, with a rate that falls to 0.
     patience : int, default 25
         Epochs without smaller sets after which training for small sets ends.
-    members : int, default 1
-        Networks that are trained, each with other rows held aside, and whose scores are averaged.
+    members : int or None, default None
+        Networks that are trained, each with other rows held aside, and whose probabilities are averaged. None is 5 for
+        networks made here, which is more than any choice of the loss gains, and 1 for a module or a head on logits.
     batch_size : int or None, default None
         Rows in a batch. None is a thirtieth of the rows, from 32 to 1,024.
     learning_rate : float, default 0.001
@@ -45,7 +47,7 @@ class Training:
         The share of hidden units that are left out at random, of networks made here.
     gamma : float, default 2.0
         How steep the sigmoids are, as in `SCPOLoss`.
-    cross_entropy : float, default 0.3
+    cross_entropy : float, default 1.0
         How much cross-entropy is mixed in when training for small sets, as in `SCPOLoss`.
     averaged_epochs : float, default 16
         Weights are averaged over about the last so many epochs, exponentially. With 0 they are not.
@@ -61,14 +63,14 @@ class Training:
     epochs: int = 60
     warm_epochs: int = 40
     patience: int = 25
-    members: int = 1
+    members: int | None = None
     batch_size: int | None = None
     learning_rate: float = 1e-3
     fine_rate: float = 2e-3
     weight_decay: float = 0.1
     dropout: float = 0.2
     gamma: float = 2.0
-    cross_entropy: float = 0.3
+    cross_entropy: float = 1.0
     averaged_epochs: float = 16.0
     held_aside: float = 0.2
 
@@ -76,7 +78,7 @@ class Training:
         least = {"members": 1, "batch_size": 1, "patience": 1, "epochs": 0, "warm_epochs": 0}
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name == "batch_size" and value is None:
+            if field.name in ("batch_size", "members") and value is None:
                 continue
             if field.name in least:
                 right = isinstance(value, (int, np.integer)) and value >= least[field.name]
