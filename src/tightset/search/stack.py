@@ -3,8 +3,9 @@
 1. Each classifier is trained on folds and on all rows (`crossfit`). Averaged over those models it is a better
    classifier; that average, or the mixture of several classifiers with the weights of largest held-out likelihood, is
    the *anchor*.
-2. Paths start from the anchor (`paths`): on its log-probabilities alone, and with the columns of X added. If logistic
-   regression is part of the mixture, there are also paths on the columns themselves (`from_columns`).
+2. Paths start from the anchor (`paths`): on its log-probabilities alone or with the columns of X added, whichever
+   logistic regressions are better on. If logistic regression on the columns is part of the mixture, there are also
+   paths on these themselves (`from_columns`). There are none where sets are about as small as they can be.
 3. All candidates are judged on held-out rows and the best combined, as in the default search.
 4. The anchor is kept unless the sets of the combination are smaller by more than two standard errors. If the sets of
    the best plain classifier are smaller than those of the anchor by as much, it takes the anchor's place.
@@ -268,11 +269,15 @@ def _search_level(
     level: Level,
 ) -> Chosen:
     plain = level.examined([stack.anchor(at) for at in range(n_bases)])
-    found = [level.examined([start, *logistic]) for start, logistic in families]
+    anchors = level.examined([one.anchor for one in families])
+    searched = not _smallest(anchors[0], level)
+    found = [
+        [one, *level.examined(own.logistic if searched else [])] for one, own in zip(anchors, families, strict=True)
+    ]
     judged = [one for some in found for one in some]
     calibrated = [max(some[1:], key=_likelihood) for some in found if some[1:]]
     anchor, likeliest = judged[0], max(judged, key=_likelihood)
-    if not _smallest(anchor, level):
+    if searched:
         with_columns = bool(linear) and stack.parts[-1].weight > 0
         on_scores, on_columns = level.progress.split(1, with_columns)
         judged += _paths(found, level._replace(progress=on_scores))
@@ -317,7 +322,7 @@ def _paths(found: list[list[Judged]], level: Level) -> list[Judged]:
     if not (level.search.both_columns or level.near):
         criteria = [best_of_row(logistic).criterion for _, *logistic in found]
         starts = [starts[int(np.argmin(criteria))]]
-    pulls = level.search.pulls[1:-1] or level.search.pulls
+    pulls = level.search.pulls[1:-1] or level.search.pulls[:1]
     firm = replace(level.search, pulls=[_FIRMER * pull for pull in pulls])
     parts = level.progress.split(*[1] * len(starts))
     return [
