@@ -325,11 +325,8 @@ def _paths(found: list[list[Judged]], level: Level) -> list[Judged]:
     pulls = level.search.pulls[1:-1] or level.search.pulls[:1]
     firm = replace(level.search, pulls=[_FIRMER * pull for pull in pulls])
     parts = level.progress.split(*[1] * len(starts))
-    return [
-        one
-        for start, part in zip(starts, parts, strict=True)
-        for one in level._replace(progress=part).paths_from(start, firm)
-    ]
+    on = [level._replace(progress=part) for part in parts]
+    return [one for own, start in zip(on, starts, strict=True) for one in own.paths_from(start, firm)]
 
 
 def _title(one: Judged) -> str:
