@@ -52,6 +52,7 @@ def measure(ledger: Ledger) -> None:
     _against_logistic(ledger, "avila", "")
     _against_logistic(ledger, "covtype", "_covtype")
     _wide(ledger)
+    _on_classifiers(ledger)
     _times(ledger)
     _imports(ledger)
 
@@ -94,6 +95,28 @@ def _wide(ledger: Ledger) -> None:
     ledger.add("wide_fit_over_logistic", [fits[str(m)] / logistic], note, fit_s=fits[str(m)], logistic_s=logistic)
     note = f"default fit by columns: {', '.join(f'{part}: {s:.1f} s' for part, s in fits.items())}"
     ledger.add("slope_default_fit_columns", slopes(times), note, what=f"{k} made rows, {C} classes", fit_s=fits)
+
+
+def _on_classifiers(ledger: Ledger) -> None:
+    """Five levels on top of a classifier over one fit of it; eleven are needed, ten on four fifths of the rows."""
+    from lightgbm import LGBMClassifier
+    from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+
+    d = data("avila")
+    X, X_cal = d.X[:, :-1], d.X_cal[:, :-1]
+    for name, base in (
+        ("hist_gradient_boosting", HistGradientBoostingClassifier(random_state=0)),
+        ("random_forest", RandomForestClassifier(random_state=0)),
+        ("lightgbm", LGBMClassifier(random_state=0, verbose=-1)),
+    ):
+        clf = SCPOClassifier(FIVE, estimator=base, random_state=0, verbose=False)
+        base.fit(X[::20], d.y[::20])  # imports, threads
+        sides = {"five": partial(clf.fit, X, d.y, X_cal=X_cal, y_cal=d.y_cal), "one": partial(base.fit, X, d.y)}
+        times = take_turns(sides, 3, warm=False)
+        five, one = (median_ms(times[side]) / 1000 for side in ("five", "one"))
+        note = f"{d.source}, with calibration: {five:.1f} s over {one:.2f} s"
+        key = f"five_levels_over_{name}_fits"
+        ledger.add(key, quotients(times["five"], times["one"]), note, fit_s=five, classifier_s=one)
 
 
 def _times(ledger: Ledger) -> None:

@@ -63,6 +63,11 @@ LINES = {
     "fast_fit_over_logistic_cv_covtype": Line("the same, covtype", most=4),
     "five_levels_over_one": Line("a default fit for five levels over one level, avila", most=2.2),
     "five_levels_over_one_covtype": Line("the same, covtype", most=2.2),
+    "five_levels_over_hist_gradient_boosting_fits": Line(
+        "five levels on top of HistGradientBoosting over one fit of it, avila", most=15
+    ),
+    "five_levels_over_random_forest_fits": Line("the same, random forest", most=15),
+    "five_levels_over_lightgbm_fits": Line("the same, LightGBM", most=15),
     "wide_fit_over_logistic": Line("default fit of 784 columns at 99 % over `GridSearchCV`", most=4),
     "slope_default_fit_columns": Line("growth of the default fit with columns, 196 to 784", most=1.1),
     "mapie_over_tightset_sets_1m": Line("MAPIE over tightset: calibrate, and sets for a million rows", least=5),

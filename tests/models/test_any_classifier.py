@@ -104,7 +104,7 @@ def test_a_frozen_classifier_stays_as_it_is(labelled_rows):
     X, y, X_new, y_new = labelled_rows
     model = RandomForestClassifier(10, random_state=0).fit(X[:200], y[:200])
     before = model.predict_proba(X_new)
-    clf = quick(FrozenEstimator(model)).fit(X[200:], y[200:])
+    clf = quick(FrozenEstimator(model), both_columns=True).fit(X[200:], y[200:])
     np.testing.assert_array_equal(model.predict_proba(X_new), before)
     check_sets(clf, X_new, y_new)
     # its probabilities given as an array train the same measures, but for the columns that stand beside them

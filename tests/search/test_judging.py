@@ -123,3 +123,15 @@ def test_folds_are_even_random_and_stratified():
     counts = np.array([np.bincount(folds[0][y == c], minlength=5) for c in range(3)])
     assert (counts.max(axis=1) - counts.min(axis=1) <= 1).all()
     assert np.bincount(folds[0]).max() - np.bincount(folds[0]).min() <= 1
+
+
+@pytest.mark.parametrize("decimals", [1, 6])
+def test_sizes_are_counted_at_every_threshold(decimals):
+    A, y = scores_of(1.0, k=500)
+    A = A.round(decimals)  # ties, on thresholds too
+    curve = judge_of(y).curve(A)
+    thresholds = np.unique(A)
+    at = [np.count_nonzero(A >= q, axis=1) for q in thresholds]
+    columns = {tuple(row) for row in np.array(at, dtype=np.float32).tolist()}
+    assert {tuple(column) for column in curve.inefficiency.T.tolist()} <= columns
+    assert (np.diff(curve.inefficiency.sum(axis=0)) < 0).all()

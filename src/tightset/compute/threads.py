@@ -15,7 +15,7 @@ from joblib import Parallel, cpu_count, delayed, effective_n_jobs
 from joblib.parallel import get_active_backend
 from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limits
 
-__all__ = ["StoppedError", "Threads", "cores", "openmp_for"]
+__all__ = ["StoppedError", "Threads", "cores", "openmp_for", "threads_for"]
 
 _ROWS_PER_THREAD = 5_000  # of OpenMP, in a classifier of scikit-learn
 
@@ -31,6 +31,11 @@ def cores() -> int:
     """How many threads this process may keep busy, told in no time; `Threads` asks BLAS, which takes milliseconds."""
     told = os.environ.get("OMP_NUM_THREADS", "")
     return int(told) if told.isdigit() and int(told) > 0 else cpu_count()
+
+
+def threads_for(rows: int) -> int:
+    """How many threads a classifier is worth on so many rows; see `openmp_for`."""
+    return max(1, min(cores(), rows // _ROWS_PER_THREAD))
 
 
 @contextmanager

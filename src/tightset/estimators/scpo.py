@@ -94,8 +94,8 @@ class SCPOClassifier(ConformalPredictor):
     device : str or None, default None
         None for NumPy, or a PyTorch device such as ``"cuda"``.
     n_jobs : int or None, default None
-        Threads; by default as many as BLAS may use. Inside ``joblib.parallel_config(backend="dask")`` candidates and
-        folds go to that cluster. The result does not depend on it.
+        Threads, by default as many as BLAS may use; a number also says how many processes train folds of a classifier.
+        Inside ``joblib.parallel_config(backend="dask")`` both go to that cluster. Results do not depend on it.
     verbose : bool or "auto", default "auto"
         Show a progress bar: ``"auto"`` on a terminal, after a few seconds; elsewhere, how long a long fit takes.
 

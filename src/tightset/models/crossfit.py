@@ -7,7 +7,7 @@ are kept: averaged with the one trained on all rows, they are a better classifie
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.frozen import FrozenEstimator
@@ -29,6 +29,7 @@ from tightset.models.class_scores import (
 )
 from tightset.models.classifiers import Trained, fit_base, warn_of_broken
 from tightset.models.routing import without_requests
+from tightset.models.side_by_side import as_before, jobs_of, with_threads
 
 __all__ = ["CrossFitted", "CrossFitting", "cross_fit"]
 
@@ -47,6 +48,10 @@ class CrossFitted(NamedTuple):
     held_out_whole: np.ndarray
     held_out_averaged: np.ndarray
     given: bool = False
+
+    def take(self, index: np.ndarray) -> Self:
+        """With the held-out scores of some rows, in another order."""
+        return self._replace(held_out_whole=self.held_out_whole[index], held_out_averaged=self.held_out_averaged[index])
 
 
 class CrossFitting(NamedTuple):
@@ -81,6 +86,8 @@ def cross_fit(estimator: Any, X: Any, y: np.ndarray, weight: np.ndarray | None, 
     seeds = rng.integers(2**31, size=len(parts)).tolist()
     progress.expect(len(parts))
     held_out = np.empty((len(folds), len(y), len(classes)))
+    in_fold = int(parts[0][2].sum())
+    told = with_threads(estimator, in_fold)
     all_trained: list[Trained] = []
 
     def train(fold: int, rows: np.ndarray, seed: int) -> tuple[Trained, np.ndarray | None]:
@@ -89,7 +96,7 @@ def cross_fit(estimator: Any, X: Any, y: np.ndarray, weight: np.ndarray | None, 
         done = "trained on"
         try:
             own_weight = None if weight is None else weight[at]
-            trained = fit_base(estimator, _safe_indexing(X, at), classes[y[at]], own_weight, seed=seed)
+            trained = fit_base(told, _safe_indexing(X, at), classes[y[at]], own_weight, seed=seed)
             if not len(rest):
                 return trained, None
             done = "used on rows that it has not seen, once trained on"
@@ -100,10 +107,11 @@ def cross_fit(estimator: Any, X: Any, y: np.ndarray, weight: np.ndarray | None, 
                 f"{name} could not be {done} the {len(at)} rows {where}: {type(error).__name__}: {error}"
             ) from error
 
-    jobs = Parallel(n_jobs=n_jobs, return_as="generator")(
+    jobs = Parallel(**jobs_of(estimator, in_fold, n_jobs), return_as="generator")(
         delayed(train)(*part[1:], seed) for part, seed in zip(parts, seeds, strict=True)
     )
     for (repeat, _, rows), (trained, scores) in zip(parts, _closing(jobs), strict=True):
+        as_before(trained.model, estimator)
         all_trained.append(trained)
         if scores is not None:
             held_out[repeat, ~rows] = scores

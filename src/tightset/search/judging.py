@@ -91,8 +91,7 @@ class Judge:
         own = self.own(scores)
         around = self.eps + np.linspace(-SPAN, SPAN, POINTS) * self.deviation
         thresholds = np.unique(quantiles(own, self.weight, around))
-        sizes = np.stack([np.count_nonzero(scores >= q, axis=1) for q in thresholds], axis=1)
-        inefficiency = self.f(sizes.astype(float)).astype(np.float32)
+        inefficiency = self.f(_sizes(scores, thresholds).astype(float)).astype(np.float32)
         return Curve(inefficiency, (own[:, None] <= thresholds).astype(np.float32))
 
     def criterion(self, curve: Curve) -> float:
@@ -114,6 +113,16 @@ class Judge:
         cumulated[:, -1] = 1
         falls_on = np.diff(cumulated, axis=1, prepend=0)
         return np.asarray(((weights @ curve.inefficiency) * falls_on).sum(axis=1))
+
+
+def _sizes(scores: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
+    """How many scores of each row ``(k, C)`` reach each threshold ``(J,)``, which ascend; few lie between them."""
+    k, J = len(scores), len(thresholds)
+    sizes = np.repeat(np.count_nonzero(scores >= thresholds[-1], axis=1)[:, None], J, axis=1)
+    row, label = np.nonzero((scores >= thresholds[0]) & (scores < thresholds[-1]))
+    reached = np.searchsorted(thresholds, scores[row, label], side="right") - 1
+    between = np.bincount(row * J + reached, minlength=k * J).reshape(k, J)
+    return np.asarray(sizes + between[:, ::-1].cumsum(axis=1)[:, ::-1])
 
 
 def quantiles(x: np.ndarray, weight: np.ndarray, at: np.ndarray) -> np.ndarray:

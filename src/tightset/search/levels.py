@@ -16,7 +16,7 @@ from tightset.conformal.ranks import significance
 from tightset.models.rules import Rule
 from tightset.search.judging import Curve, Judge
 from tightset.search.judging_terms import JudgeOnTerms
-from tightset.search.paths import Candidate, beginnings, trained
+from tightset.search.paths import TOLERANCE, Candidate, beginnings, trained
 from tightset.search.problem import Aim, Runtime, TrainingRows
 from tightset.search.settings import Search
 from tightset.search.shortlist import Judged, best_of_row, combined_scores, examined, shortlist
@@ -27,7 +27,6 @@ __all__ = ["Chosen", "Level", "clearly_positive", "has_signal", "nested", "outer
 _CLEAR = 2.0  # standard errors by which a likelihood is clearly better
 _BEHIND = 0.1  # a path whose sets are so much larger than the smallest is given up
 _RISEN = 0.005  # and one whose sets have become larger again by so much
-_FROM_EACH = 2  # candidates of each outer level, of different paths, that are trained for a level between
 _ONWARD = 0.5  # of the iterations of a step: what was trained for a level close by is close
 
 
@@ -44,6 +43,8 @@ class Level(NamedTuple):
     combining: Mapping[str, Any] = MappingProxyType({})  # see `Aim`
     near: Sequence[Sequence[Candidate]] = ()  # the best of the outer levels, between which this one lies
     rule: Rule | None = None  # the best one for known probabilities, if that is not their own ranking
+    from_each: int = 2  # candidates of each outer level, of different paths, that are trained for a level between
+    tol: float = TOLERANCE  # of the steps of paths
 
     @property
     def aimed(self) -> float | None:
@@ -85,7 +86,7 @@ class Level(NamedTuple):
         search = search or self.search
         if self.near:
             near = [[one for one in outer if one.view is start.view] for outer in self.near]
-            onward = [one for outer in near for one in _of_different_paths(outer)]
+            onward = [one for outer in near for one in _of_different_paths(outer)[: self.from_each]]
             self.progress.expect(len(onward))
             as_they_are = self.examined([one for outer in near for one in outer])
             few = replace(search, max_iter=max(1, round(_ONWARD * search.max_iter)))
@@ -108,7 +109,7 @@ class Level(NamedTuple):
 
     def trained(self, candidates: Sequence[Candidate], pulls: Sequence[float], search: Search) -> list[Judged]:
         """Each candidate a step further, held by its pull, judged."""
-        how: Any = {"threads": self.threads, "progress": self.progress}
+        how: Any = {"threads": self.threads, "progress": self.progress, "tol": self.tol}
         if not candidates:
             return []
         return self.examined(trained(candidates, pulls, search.max_iter, search.objective, self.judge, **how))
@@ -218,7 +219,7 @@ def nested(levels: Sequence[Level], chosen: Sequence[Chosen]) -> list[Chosen]:
 
 def _of_different_paths(best: Sequence[Candidate]) -> list[Candidate]:
     first = {one.path: one for one in reversed(best)}
-    return [one for one in best if first[one.path] is one][:_FROM_EACH]
+    return [one for one in best if first[one.path] is one]
 
 
 def _more(criterion: float, share: float) -> float:

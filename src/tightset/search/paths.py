@@ -33,12 +33,13 @@ from tightset.search.on_device import descended
 from tightset.search.settings import Search
 from tightset.solvers.descent import Solution
 
-__all__ = ["Candidate", "View", "beginnings", "fits_of", "logistic_candidates", "trained"]
+__all__ = ["TOLERANCE", "Candidate", "View", "beginnings", "fits_of", "logistic_candidates", "trained"]
 
 _TRAINED_IN = np.float32  # judging, calibrating and predicting are in the precision of X
+TOLERANCE = 1e-6  # of the loss, relative
 _LOGISTIC_ITERATIONS = 200
 _UNFOLDED_ITERATIONS = 1.5  # times those of a step: weakly held ones take long to converge, and gain nothing by it
-_LOGISTIC_TOLERANCE = 1e-5  # of the loss, relative
+_LOGISTIC_TOLERANCE = 1e-5
 _SCORES_PER_CHUNK = 2**20  # scores of the candidates that one thread trains together
 _SCORES_FOR_TWO = 2**17  # below that a second thread costs more than it saves
 _PARAMETERS_PER_CHUNK = 2**20  # L-BFGS keeps twenty times as many
@@ -157,7 +158,12 @@ class Candidate(NamedTuple):
 
 
 def logistic_candidates(
-    views: Sequence[View], search: Search, *, threads: Threads, progress: Progress
+    views: Sequence[View],
+    search: Search,
+    *,
+    threads: Threads,
+    progress: Progress,
+    tol: float = _LOGISTIC_TOLERANCE,
 ) -> list[list[Candidate]]:
     """Logistic regressions on each view; ``pull = 1 / C`` in the notation of scikit-learn."""
     strengths = search.strengths
@@ -175,7 +181,7 @@ def logistic_candidates(
         at, fits = half
         unfolded = views[at].columns.knots is not None
         max_iter = int(_UNFOLDED_ITERATIONS * search.max_iter) if unfolded else _LOGISTIC_ITERATIONS
-        return _logistic_path(views[at], fits, of_view[at], max_iter, threads, progress)
+        return _logistic_path(views[at], fits, of_view[at], max_iter, tol, threads, progress)
 
     solved = list(threads.spread(follow, halves))
     found = []
@@ -199,7 +205,13 @@ def logistic_candidates(
 
 
 def _logistic_path(
-    view: View, fits: np.ndarray, strengths: Sequence[float], max_iter: int, threads: Threads, progress: Progress
+    view: View,
+    fits: np.ndarray,
+    strengths: Sequence[float],
+    max_iter: int,
+    tol: float,
+    threads: Threads,
+    progress: Progress,
 ) -> list[Solution]:
     """From the most to the least regularised; the intercept is free."""
     start = np.zeros((len(fits), view.X.shape[1], view.n_classes))
@@ -211,7 +223,7 @@ def _logistic_path(
     for C in strengths:
         problem = view.training("softmax", LogLoss(), fits, start, held / C)
         steps = view.steps(held / C)
-        how: Any = {"max_iter": max_iter, "tol": _LOGISTIC_TOLERANCE, "scale": steps, "callback": threads.tick}
+        how: Any = {"max_iter": max_iter, "tol": tol, "scale": steps, "callback": threads.tick}
         solution = descended(problem, theta, **how)
         theta = solution.theta
         found.append(solution._replace(theta=view.back(theta)))
@@ -242,6 +254,7 @@ def trained(
     *,
     threads: Threads,
     progress: Progress,
+    tol: float = TOLERANCE,
 ) -> list[Candidate]:
     """Candidates of one view, each a step further on its path: held by its pull, and trained for what is judged."""
     view = candidates[0].view
@@ -263,7 +276,8 @@ def trained(
             target = Ordered(target, judge.order)
         held = np.broadcast_to(np.array([pulls[at] for at, _ in pairs])[:, None, None], (len(pairs), m, 1))
         problem = view.training(measure, target, fits, MEASURES[measure].start(origin), held)
-        found = descended(problem, theta, max_iter=max_iter, scale=view.steps(held), callback=threads.tick)
+        how: Any = {"max_iter": max_iter, "tol": tol, "scale": view.steps(held), "callback": threads.tick}
+        found = descended(problem, theta, **how)
         progress.advance(len(pairs) / F)
         return found._replace(theta=view.back(found.theta))
 

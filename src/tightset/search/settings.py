@@ -52,7 +52,8 @@ class Search:
         The values of C of the logistic regressions, in order; a tenth of each on unfolded columns, of which there are
         many more.
     both_columns : bool, default False
-        Follow the paths on plain and on unfolded columns, not only on the better ones.
+        Follow the paths on plain and on unfolded columns (on top of a classifier: on its scores alone, and with the
+        columns beside them), not only on the better ones.
     rows : int, default 20_000
         With more than half as many training rows again, everything is tried and chosen on a sample of so many, and
         what was chosen is then trained on all of them (not on top of another classifier, which sees all rows).

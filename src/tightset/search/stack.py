@@ -3,8 +3,9 @@
 1. Each classifier is trained on folds and on all rows (`crossfit`). Averaged over those models it is a better
    classifier; that average, or the mixture of several classifiers with the weights of largest held-out likelihood, is
    the *anchor*.
-2. Paths start from the anchor (`paths`): on its log-probabilities alone, and with the columns of X added. If logistic
-   regression is part of the mixture, there are also paths on the columns themselves (`from_columns`).
+2. Paths start from the anchor (`paths`): on its log-probabilities alone or with the columns of X added, whichever
+   logistic regressions are better on. If logistic regression on the columns is part of the mixture, there are also
+   paths on these themselves (`from_columns`). There are none where sets are about as small as they can be.
 3. All candidates are judged on held-out rows and the best combined, as in the default search.
 4. The anchor is kept unless the sets of the combination are smaller by more than two standard errors. If the sets of
    the best plain classifier are smaller than those of the anchor by as much, it takes the anchor's place.
@@ -24,7 +25,7 @@ from sklearn.linear_model import LinearRegression
 
 from tightset.compute.identity import Same
 from tightset.compute.progress import Progress
-from tightset.compute.rows import MemoryRows
+from tightset.compute.rows import MemoryRows, take
 from tightset.compute.threads import Threads
 from tightset.conformal.splits import fold_of_rows
 from tightset.models.columns import Columns, as_numbers
@@ -37,7 +38,7 @@ from tightset.search.levels import Chosen, Level, has_signal, nested, outermost_
 from tightset.search.paths import Candidate, fits_of, logistic_candidates
 from tightset.search.problem import Aim, Outcome, Runtime, TrainingRows, normalised
 from tightset.search.settings import Search
-from tightset.search.shortlist import Judged, held_out, held_out_scores, shortlist, table
+from tightset.search.shortlist import Judged, best_of_row, held_out, held_out_scores, shortlist, table
 from tightset.search.stacked_rows import Part, StackedRows
 from tightset.search.verdict import FEW_ROWS, Found, Verdict
 
@@ -46,8 +47,11 @@ __all__ = ["Bases", "stacked_search"]
 _DOUBT = 2.0  # standard errors that a gain must exceed
 _FIRMER = 10.0  # scores are held to the anchor so many times as firmly as standardised columns to logistic regression
 _EM_STEPS = 200
+_LOOSE = 1e-3, 1e-4  # when steps of paths and logistic regressions end: in few columns, more gains nothing
+_NEGLIGIBLE = 0.005  # sets that are at most so much larger than they can be are left as they are
 _LINEAR = 0.98  # share of the variance; logistic regressions have 0.997 to 1, other classifiers at most 0.97
 _CROSS_FIT, _LOGISTIC = 4.0, 1.0  # about how long they take, compared with a level
+_ROWS_FOR_LINEAR, _ROWS_PER_COLUMN = 2000, 20  # that show whether scores are linear
 _POWERS = (np.log(0.1), np.log(4.0))
 
 
@@ -80,13 +84,10 @@ def stacked_search(bases: Bases, rows: TrainingRows, aim: Aim, search: Search, r
         numbers_or_missing(raw)  # says so now if it cannot be done later
     X = as_numbers(raw) if bases.columns else None
     order = np.argsort(rows.y, kind="stable")
-    X = None if X is None else X[order]
     given = rows.take(order)  # classifiers may ask for more than ratios of the weights
-    rows = replace(given, weight=normalised(given.weight))
     rng = np.random.default_rng(runtime.seed)
     repeats = search.repeats if search.average else 1
-    folds = np.stack([fold_of_rows(rows.y, min(search.folds, len(rows)), rng) for _ in range(repeats)])
-    fold = folds[0]
+    folds = np.stack([fold_of_rows(given.y, min(search.folds, len(rows)), rng) for _ in range(repeats)])
     mixes = bases.mixed and X is not None
     weights = [_CROSS_FIT] * len(bases.estimators), [_LOGISTIC * mixes, _LOGISTIC], [1.0] * len(aim.levels)
     parts = runtime.progress.split(*chain.from_iterable(weights))
@@ -96,6 +97,10 @@ def stacked_search(bases: Bases, rows: TrainingRows, aim: Aim, search: Search, r
         how = CrossFitting(rows.classes, folds, rng, parts[at], runtime.n_jobs)
         fitted.append(cross_fit(one, given.X.gather(), given.y, given.weight, how))
     on_columns, on_scores, *of_levels = parts[len(fitted) :]
+    by_fold = np.argsort(folds[0], kind="stable")  # as training is fastest
+    fitted = [one.take(by_fold) for one in fitted]
+    given, fold = given.by_fold(folds[0])
+    rows, X = replace(given, weight=normalised(given.weight)), None if X is None else X[order[by_fold]]
     if not search.average:
         fitted = [one._replace(averaged=one.whole, held_out_averaged=one.held_out_whole) for one in fitted]
     with runtime.threads() as threads:
@@ -118,8 +123,9 @@ def stacked_search(bases: Bases, rows: TrainingRows, aim: Aim, search: Search, r
         if X is not None and _own_label_shows(fitted, mixed, given.X.gather(), X):
             stack = replace(stack, columns=None)
         on_scores.stage("fitting logistic regressions on scores")
-        families = _families(stack, search, threads, on_scores)
         levels = [Level.of(one, rows, fold, aim, search, runtime, threads) for one in aim.levels]
+        levels = [one._replace(from_each=1, tol=_LOOSE[0]) for one in levels]
+        families = _families(stack, search, levels, threads, on_scores)
 
         def at_level(level: Level) -> Chosen:
             trees, paths = level.progress.split(search.boost is not None, 1)
@@ -131,12 +137,24 @@ def stacked_search(bases: Bases, rows: TrainingRows, aim: Aim, search: Search, r
     return Outcome([one.model for one in found], found)
 
 
-def _families(stack: StackedRows, search: Search, threads: Threads, progress: Progress) -> list[_Family]:
-    """The anchor, and the anchor beside the columns."""
+def _families(
+    stack: StackedRows, search: Search, levels: Sequence[Level], threads: Threads, progress: Progress
+) -> list[_Family]:
+    """The anchor, and the anchor beside the columns; without more if there is nothing to gain at any level."""
     anchors = [stack.anchor(), *([] if stack.columns is None else [stack.anchor(beside=True)])]
+    if all(_smallest(level.examined(anchors[:1])[0], level) for level in levels):
+        return [_Family(anchors[0], [])]
     views = [one.view for one in anchors]
-    fits = logistic_candidates(views, search, threads=threads, progress=progress)
+    firm = replace(search, strengths=search.strengths[:-1] or search.strengths)
+    fits = logistic_candidates(views, firm, threads=threads, progress=progress, tol=_LOOSE[1])
     return [_Family(anchor, some) for anchor, some in zip(anchors, fits, strict=True)]
+
+
+def _smallest(one: Judged, level: Level) -> bool:
+    """Whether sets are about as small as they can be: each row that is covered has a label at least."""
+    judge = level.judge
+    by_size = judge.f.name == "size" and judge.terms is None
+    return by_size and one.criterion <= (1 + _NEGLIGIBLE) * (1 - judge.eps)
 
 
 def _grown(library: str | None, rows: TrainingRows, stack: StackedRows, level: Level, runtime: Runtime) -> list[Grown]:
@@ -146,7 +164,12 @@ def _grown(library: str | None, rows: TrainingRows, stack: StackedRows, level: L
     growth = Growth(
         library, level.judge.eps, level.judge.f, seed, runtime.n_jobs, level.threads.check, level.judge.terms
     )
-    return grow(growth, rows.X.gather(), rows.y, stack.scores, level.fold, rows.weight, progress=level.progress)
+    order = np.argsort(rows.y, kind="stable")
+    rows = rows.take(order)
+    scores, fold = stack.scores[order], level.fold[order]
+    grown = grow(growth, rows.X.gather(), rows.y, scores, fold, rows.weight, progress=level.progress)
+    back = np.argsort(order)
+    return [one._replace(held_out=one.held_out[back]) for one in grown]
 
 
 def _without_choice(estimator: Any, rows: TrainingRows, aim: Aim, runtime: Runtime) -> Outcome:
@@ -184,10 +207,12 @@ def _own_label_shows(fitted: list[CrossFitted], mixed: list[Part], raw: Any, X: 
     at = int(np.argmax([part.weight for part in mixed]))
     if mixed[at].weight < 0.5:
         return False
+    enough = max(_ROWS_FOR_LINEAR, _ROWS_PER_COLUMN * X.shape[1])
+    some = np.linspace(0, X.shape[0] - 1, min(X.shape[0], enough)).round().astype(int)
     if at == len(fitted):  # logistic regression, behind the classifiers
-        return _is_linear(mixed[at].block.scores(X), X)
+        return _is_linear(mixed[at].block.scores(X[some]), X[some])
     one = fitted[at]
-    return not one.given and _is_linear(one.whole.scores(raw), X)
+    return not one.given and _is_linear(one.whole.scores(take(raw, some)), X[some])
 
 
 def _parts(
@@ -243,22 +268,23 @@ def _search_level(
     grown: list[Grown],
     level: Level,
 ) -> Chosen:
-    pulls = level.search.pulls[:-1] or level.search.pulls
-    firm = replace(level.search, pulls=[_FIRMER * pull for pull in pulls])
     plain = level.examined([stack.anchor(at) for at in range(n_bases)])
-    judged: list[Judged] = []
-    calibrated: list[Judged] = []
-    with_columns = bool(linear) and stack.parts[-1].weight > 0
-    *parts, last = level.progress.split(*[1] * len(families), with_columns)
-    for (start, logistic), part in zip(families, parts, strict=True):
-        found = level.examined([start, *logistic])
-        judged += found + level._replace(progress=part).paths_from(start, firm)
-        calibrated.append(max(found[1:], key=_likelihood))
+    anchors = level.examined([one.anchor for one in families])
+    searched = not _smallest(anchors[0], level)
+    found = [
+        [one, *level.examined(own.logistic if searched else [])] for one, own in zip(anchors, families, strict=True)
+    ]
+    judged = [one for some in found for one in some]
+    calibrated = [max(some[1:], key=_likelihood) for some in found if some[1:]]
     anchor, likeliest = judged[0], max(judged, key=_likelihood)
-    if with_columns:
-        by_columns, best, trained = train_columns(linear, level._replace(progress=last))
-        judged += [one for some in by_columns for one in some] + trained
-        plain.append(best[0])
+    if searched:
+        with_columns = bool(linear) and stack.parts[-1].weight > 0
+        on_scores, on_columns = level.progress.split(1, with_columns)
+        judged += _paths(found, level._replace(progress=on_scores))
+        if with_columns:
+            by_columns, best, trained = train_columns(linear, level._replace(progress=on_columns))
+            judged += [one for some in by_columns for one in some] + trained
+            plain.append(best[0])
     if ruled := level.by_rule([*plain, anchor, *calibrated]):
         anchor = min(anchor, ruled[len(plain)], key=lambda one: one.criterion)
         plain, judged = plain + ruled[: len(plain)], judged + ruled
@@ -288,6 +314,19 @@ def _search_level(
         baseline,
         [one for one in judged if one.candidate.start is not None],
     )
+
+
+def _paths(found: list[list[Judged]], level: Level) -> list[Judged]:
+    """The steps of paths from the anchor, on the better columns as logistic regressions tell, or on both."""
+    starts = [anchor.candidate for anchor, *_ in found]
+    if not (level.search.both_columns or level.near):
+        criteria = [best_of_row(logistic).criterion for _, *logistic in found]
+        starts = [starts[int(np.argmin(criteria))]]
+    pulls = level.search.pulls[1:-1] or level.search.pulls[:1]
+    firm = replace(level.search, pulls=[_FIRMER * pull for pull in pulls])
+    parts = level.progress.split(*[1] * len(starts))
+    on = [level._replace(progress=part) for part in parts]
+    return [one for own, start in zip(on, starts, strict=True) for one in own.paths_from(start, firm)]
 
 
 def _title(one: Judged) -> str:

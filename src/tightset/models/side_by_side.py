@@ -1,0 +1,75 @@
+"""Fits of one classifier side by side, each in a thread of its own, where they would leave cores idle.
+
+Trees on a few thousand rows do not keep more than one core busy, and forests do not try unless told to. So the models
+of the folds are trained at the same time. That is done for trees of scikit-learn and LightGBM, whose fits are compiled
+code that other threads may run beside; code of others may rely on being alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from joblib.parallel import get_active_backend
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
+
+from tightset.compute.threads import cores, threads_for
+from tightset.models.class_scores import innermost
+from tightset.models.routing import Unweighted
+
+__all__ = ["as_before", "jobs_of", "with_threads"]
+
+_FORESTS = "sklearn.ensemble._forest"
+_BOOSTED = "sklearn.ensemble._hist_gradient_boosting"
+_LIGHTGBM = "lightgbm."
+
+
+def jobs_of(estimator: Any, rows: int, n_jobs: int | None) -> dict[str, Any]:
+    """How `Parallel` is to train copies of a classifier on about so many rows each: as asked, or side by side.
+
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> jobs_of(RandomForestClassifier(), 1000, 3)
+    {'n_jobs': 3}
+    """
+    active, asked = get_active_backend()
+    elsewhere = asked is not None or bool(active.nesting_level)
+    if n_jobs is not None or elsewhere or not _is_compiled(estimator):
+        return {"n_jobs": n_jobs}
+    of_one = 1 if _is(estimator, _FORESTS) else threads_for(rows)
+    return {"n_jobs": max(1, cores() // of_one), "backend": "threading"}
+
+
+def with_threads(estimator: Any, rows: int) -> Any:
+    """LightGBM, which would take all cores for any number of rows, told how many threads these are worth."""
+    if not _takes_all_cores(estimator):
+        return estimator
+    if isinstance(estimator, Unweighted):
+        return estimator._replace(estimator=with_threads(estimator.estimator, rows))
+    copy = clone(estimator)
+    innermost(copy).set_params(n_jobs=threads_for(rows))
+    return copy
+
+
+def as_before(model: Any, estimator: Any) -> None:
+    """Let what `with_threads` told an estimator not outlast its training."""
+    if _takes_all_cores(estimator):
+        innermost(model).set_params(n_jobs=None)
+
+
+def _is_compiled(estimator: Any) -> bool:
+    """Whether fits run in compiled code alone, in one thread or as many as `openmp_for` leaves them."""
+    within = estimator.estimator if isinstance(estimator, Unweighted) else estimator
+    before = [step for _, step in within.steps[:-1]] if isinstance(within, Pipeline) else []
+    if not all(type(step).__module__.startswith("sklearn.") for step in before):
+        return False
+    if _is(estimator, _FORESTS):
+        return innermost(estimator).n_jobs in (None, 1)
+    return _is(estimator, _BOOSTED) or _takes_all_cores(estimator)
+
+
+def _takes_all_cores(estimator: Any) -> bool:
+    return _is(estimator, _LIGHTGBM) and innermost(estimator).n_jobs is None
+
+
+def _is(estimator: Any, module: str) -> bool:
+    return type(innermost(estimator)).__module__.startswith(module)

@@ -1,0 +1,74 @@
+"""Fits side by side in threads: which classifiers, how many at once, and that nothing hangs on it."""
+
+import numpy as np
+import pytest
+from joblib import parallel_config
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+
+from makers import quick_on_top as quick
+from tightset.models import side_by_side
+from tightset.models.side_by_side import as_before, jobs_of, with_threads
+
+
+class Forest(RandomForestClassifier):
+    """Somebody's own, which may rely on being alone."""
+
+
+class Own(StandardScaler):
+    pass
+
+
+@pytest.fixture
+def six_cores(monkeypatch):
+    monkeypatch.setattr(side_by_side, "cores", lambda: 6)
+    monkeypatch.setattr(side_by_side, "threads_for", lambda rows: 1 if rows < 10_000 else 3)
+
+
+@pytest.mark.usefixtures("six_cores")
+@pytest.mark.parametrize(
+    ("estimator", "rows", "at_once"),
+    [
+        (RandomForestClassifier(), 1000, 6),
+        (RandomForestClassifier(), 20_000, 6),
+        (RandomForestClassifier(n_jobs=2), 1000, None),
+        (HistGradientBoostingClassifier(), 1000, 6),
+        (HistGradientBoostingClassifier(), 20_000, 2),
+        (make_pipeline(StandardScaler(), RandomForestClassifier()), 1000, 6),
+        (make_pipeline(Own(), RandomForestClassifier()), 1000, None),
+        (DecisionTreeClassifier(), 1000, None),
+        (Forest(), 1000, None),
+    ],
+)
+def test_as_many_at_once_as_there_are_cores_for(estimator, rows, at_once):
+    assert jobs_of(estimator, rows, None)["n_jobs"] == at_once
+    assert jobs_of(estimator, rows, 2) == {"n_jobs": 2}
+    with parallel_config(backend="threading", n_jobs=3):
+        assert jobs_of(estimator, rows, None) == {"n_jobs": None}
+
+
+@pytest.mark.usefixtures("six_cores")
+def test_lightgbm_is_told_its_threads_for_as_long_as_it_trains():
+    lightgbm = pytest.importorskip("lightgbm")
+    base = make_pipeline(StandardScaler(), lightgbm.LGBMClassifier())
+    told = with_threads(base, 1000)
+    assert (told[-1].n_jobs, base[-1].n_jobs) == (1, None)
+    as_before(told, base)
+    assert told[-1].n_jobs is None
+    asked = lightgbm.LGBMClassifier(n_jobs=2)
+    assert with_threads(asked, 1000) is asked
+    as_before(asked, asked)
+    assert asked.n_jobs == 2
+    assert jobs_of(lightgbm.LGBMClassifier(), 20_000, None)["n_jobs"] == 2
+
+
+@pytest.mark.parametrize("estimator", [RandomForestClassifier(5), HistGradientBoostingClassifier(max_iter=5)])
+def test_scores_do_not_hang_on_the_number_of_cores(labelled_rows, monkeypatch, estimator):
+    X, y, X_new, _ = labelled_rows
+    found = []
+    for cores in (1, 3):
+        monkeypatch.setattr(side_by_side, "cores", lambda cores=cores: cores)
+        found.append(quick(estimator).fit(X, y).predict_p(X_new))
+    np.testing.assert_array_equal(*found)
