@@ -1,7 +1,8 @@
 """Rows of Dask arrays and data frames: more than memory holds, on one machine or on many (extra ``dask``).
 
-Rows stay where they are. Labels, weights, groups and calibration scores, a few numbers per row, are sent to the client;
-sums over rows are computed where the rows are stored, in a fixed order. Nothing here knows of conformal prediction.
+Rows stay where they are, and so does what is computed of each and kept (`Kept`). The client has a byte or two for the
+label of each row, and calibration scores; sums over rows are computed where the rows are stored, in a fixed order.
+Nothing here knows of conformal prediction.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from scipy import sparse
 from tightset.compute.arrays import add_up
 from tightset.compute.row_forms import as_they_are
 
-__all__ = ["Partitions"]
+__all__ = ["Block", "Kept", "Partitions"]
 
 _FAN_IN = 8  # partial sums that are added in one task
 _PARTITION_BITS = 40  # for the number of a row in its partition
@@ -54,6 +55,13 @@ class Partitions:
     def vector(x: Any) -> Any:
         """A Dask vector in memory."""
         return x.compute()
+
+    @staticmethod
+    def of_vector(x: Any, function: Callable[[Any], Any]) -> list[Any]:
+        """``function(part)`` of every part of a Dask vector, in order."""
+        import dask
+
+        return list(dask.compute(*[dask.delayed(function)(part) for part in np.ravel(x.to_delayed())]))
 
     @staticmethod
     def columns_like(X: Any) -> Any:
@@ -97,13 +105,15 @@ class Partitions:
             self.map(_nothing)
 
     def take(self, index: np.ndarray) -> Self:
-        """Some of the rows, in increasing order; nothing is computed."""
-        if len(index) and not (np.diff(index) > 0).all():
+        """Some of the rows, by their numbers in increasing order or by a mask; nothing is computed."""
+        by_mask = index.dtype == bool
+        if not by_mask and len(index) and not (np.diff(index) > 0).all():
             raise ValueError("rows of a Dask collection can only be taken in increasing order")
-        ends = np.searchsorted(index, self._edges)
+        ends = self._edges if by_mask else np.searchsorted(index, self._edges)
         taken = []
         for at, length in enumerate(self._lengths):
-            rows = index[ends[at] : ends[at + 1]] - self._edges[at]
+            own = index[ends[at] : ends[at + 1]]
+            rows = np.flatnonzero(own) if by_mask else own - self._edges[at]
             rows = rows if self._taken is None else _rows_of(self._taken[at], length)[rows]
             mask = np.zeros(length, dtype=bool)
             mask[rows] = True
@@ -119,6 +129,28 @@ class Partitions:
         import dask
 
         return list(dask.compute(*self._tasks(function, own=self._with_vectors(vectors))))
+
+    def kept(self, function: Callable[..., Any], *vectors: Any) -> Kept:
+        """``function(rows, *their part of each vector)`` of every partition, computed now and kept where it is."""
+        import dask
+
+        return Kept(self, list(dask.persist(*self._tasks(function, own=self._with_vectors(vectors)))))
+
+    def in_blocks(self, count: int, *vectors: Any) -> list[Block]:
+        """All rows in so many blocks, or fewer, of about as many rows each, which do not depend on anything else."""
+        import dask
+
+        tasks, own = self._tasks(as_they_are, own=self._with_vectors(())), self._cut(vectors)
+        lengths = np.diff(self._edges)[self._filled]
+        block_of = (np.cumsum(lengths) - lengths) * count // max(int(lengths.sum()), 1)
+        blocks = []
+        for block in np.unique(block_of):
+            at = np.flatnonzero(block_of == block)
+            parts = zip(*(own[self._filled[one]] for one in at), strict=True)
+            whole = [None if some[0] is None else np.concatenate(some) for some in parts]
+            stack = dask.delayed(_stacked, pure=False)
+            blocks.append(Block(stack([tasks[one] for one in at]), int(lengths[at].sum()), whole))
+        return blocks
 
     def fold(self, function: Callable[..., Any], state: Any, *vectors: Any) -> Any:
         """``state = function(state, rows, *their part of each vector)``, one partition after the other."""
@@ -172,10 +204,48 @@ class Partitions:
         edges = self._edges
         return [tuple(None if vector is None else vector[a:b] for vector in vectors) for a, b in pairwise(edges)]
 
+    @property
+    def _filled(self) -> list[int]:
+        return [at for at, (a, b) in enumerate(pairwise(self._edges)) if a < b]
+
     def _tasks(self, function: Callable[..., Any], *arguments: Any, own: list[Any]) -> list[Any]:
-        filled = [at for at, (a, b) in enumerate(pairwise(self._edges)) if a < b]
+        filled = self._filled
         parts, of_parts = ([some[at] for at in filled] for some in (self._parts, own))
         return _calls(parts, of_parts, self._prepare, function, *arguments)
+
+
+class Block(NamedTuple):
+    """Many rows in one piece, still to be loaded, and what of each vector belongs to them."""
+
+    X: Any
+    length: int
+    vectors: list[Any]
+
+
+class Kept(NamedTuple):
+    """What was computed of the partitions that have rows, and stays with the workers."""
+
+    rows: Partitions
+    results: list[Any]
+
+    def each(self, function: Callable[..., Any], *vectors: Any) -> list[Any]:
+        """``function(result, *their part of each vector)`` of every partition, in order."""
+        import dask
+
+        cut, call = self.rows._cut(vectors), dask.delayed(function, pure=False)
+        filled = self.rows._filled
+        return list(dask.compute(*[call(one, *cut[at]) for at, one in zip(filled, self.results, strict=True)]))
+
+    def beside(self, function: Callable[[Any, Any], Any], columns: int) -> Partitions:
+        """``function(rows, result)`` of every partition as rows of so many columns, computed again at every pass."""
+        import dask
+
+        edges = self.rows._edges
+        lengths = [edges[at + 1] - edges[at] for at in self.rows._filled]
+        rows = self.rows._tasks(as_they_are, own=self.rows._with_vectors(()))
+        call = dask.delayed(function, pure=False)
+        parts = [call(*both) for both in zip(rows, self.results, strict=True)]
+        return Partitions(parts, lengths, columns, as_they_are)
 
 
 class _Summed(NamedTuple):

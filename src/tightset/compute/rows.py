@@ -18,12 +18,14 @@ from tightset.compute.dask_rows import Partitions
 from tightset.compute.threads import Threads
 
 __all__ = [
+    "Kept",
     "MemoryRows",
     "RowSource",
     "Summed",
     "columns_like",
     "in_memory",
     "lies_elsewhere",
+    "of_parts",
     "open_rows",
     "refuse_lazy",
     "rows_of",
@@ -53,6 +55,14 @@ class Summed(Protocol):
         ...
 
 
+class Kept(Protocol):
+    """What was computed of every block of rows, and stays where it is."""
+
+    def each(self, function: Callable[..., Any], *vectors: Any) -> list[Any]:
+        """``function(result, *vectors)`` of every block, in order."""
+        ...
+
+
 class RowSource(Protocol):
     """Rows ``(n, p)``. Vectors ``(n,)`` that go with them may be None; functions get the part that belongs to a block.
 
@@ -66,7 +76,7 @@ class RowSource(Protocol):
     def shape(self) -> tuple[int, ...]: ...
 
     def take(self, index: np.ndarray) -> Self:
-        """Some of the rows."""
+        """Some of the rows, by their numbers or by a mask."""
         ...
 
     def gather(self) -> Any:
@@ -83,6 +93,10 @@ class RowSource(Protocol):
 
     def map(self, function: Callable[..., Any], *vectors: Any) -> list[Any]:
         """``function(rows, *vectors)`` of every block, in order."""
+        ...
+
+    def kept(self, function: Callable[..., Any], *vectors: Any) -> Kept:
+        """The same, kept where it is."""
         ...
 
     def fold(self, function: Callable[..., Any], state: Any, *vectors: Any) -> Any:
@@ -126,6 +140,9 @@ class MemoryRows(NamedTuple):
     def map(self, function: Callable[..., Any], *vectors: Any) -> list[Any]:
         return [function(self.X, *vectors)]
 
+    def kept(self, function: Callable[..., Any], *vectors: Any) -> Kept:
+        return _KeptInMemory(function(self.X, *vectors))
+
     def fold(self, function: Callable[..., Any], state: Any, *vectors: Any) -> Any:
         return function(state, self.X, *vectors)
 
@@ -140,6 +157,13 @@ class MemoryRows(NamedTuple):
 
     def summed(self, *vectors: Any, threads: Threads) -> Summed:
         return _SummedInMemory(self.X, vectors, threads)
+
+
+class _KeptInMemory(NamedTuple):
+    result: Any
+
+    def each(self, function: Callable[..., Any], *vectors: Any) -> list[Any]:
+        return [function(self.result, *vectors)]
 
 
 @dataclass
@@ -215,6 +239,13 @@ def in_memory(x: Any) -> Any:
     """A vector as it is in memory, wherever it was."""
     engine = _engine_of(x)
     return x if engine is None else engine.vector(x)
+
+
+def of_parts(x: Any, function: Callable[[Any], Any]) -> list[Any]:
+    """``function(part)`` of every part of a vector that lies elsewhere, where it lies."""
+    engine = _engine_of(x)
+    assert engine is not None  # noqa: S101 - who asks has seen to that
+    return engine.of_vector(x, function)
 
 
 def lies_elsewhere(x: Any) -> bool:

@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -22,9 +22,9 @@ from tightset.compute.progress import Progress
 from tightset.compute.rows import MemoryRows
 from tightset.compute.threads import Threads
 from tightset.conformal.inefficiency import SIZE
-from tightset.conformal.splits import fold_of_rows, stratified_split
+from tightset.conformal.splits import fold_of_rows, sample_of_rows
 from tightset.models.columns import Columns
-from tightset.models.ensembles import Ensemble, Member
+from tightset.models.ensembles import Ensemble, Member, Stacked
 from tightset.objectives.terms import Terms
 from tightset.search.judging import Judge
 from tightset.search.levels import Chosen, Level, clearly_positive, has_signal, nested, outermost_first, unit_of
@@ -36,7 +36,7 @@ from tightset.search.settings import Search
 from tightset.search.shortlist import Judged, held_out, shortlist, table
 from tightset.search.verdict import FEW_ROWS, Found, Verdict
 
-__all__ = ["column_views", "logistic_regression", "path_search", "train_columns"]
+__all__ = ["column_views", "logistic_regression", "on_all_rows", "path_search", "train_columns"]
 
 _LOGISTIC = 1  # logistic regressions on one kind of columns take about as long as so many paths
 _BETWEEN = 0.2  # of the time of a level, where others were searched before
@@ -56,8 +56,7 @@ def path_search(rows: TrainingRows, aim: Aim, search: Search, runtime: Runtime) 
     everything = rows = replace(rows, weight=normalised(rows.weight))
     sampled = search.samples(len(rows))
     if sampled:
-        _, sample = stratified_split(rows.y, search.rows, np.random.RandomState(list(runtime.seed)))
-        rows = rows.take(sample)
+        rows = rows.take(sample_of_rows(rows.y, search.rows, np.random.RandomState(list(runtime.seed))))
     rows = rows.sorted()
     rows, fold = rows.by_fold(fold_of_rows(rows.y, min(search.folds, len(rows)), np.random.default_rng(runtime.seed)))
     views = column_views(rows, fold, search, runtime.device)
@@ -74,15 +73,24 @@ def path_search(rows: TrainingRows, aim: Aim, search: Search, runtime: Runtime) 
     found = [one.found for one in chosen]
     if sampled:
         last.stage("refining on all rows")
-        found = _on_all_rows(everything, aim, chosen, search, runtime._replace(progress=last))
+        found = on_all_rows(everything, aim, chosen, search, runtime._replace(progress=last))
         found = [one._replace(sample=(len(rows), len(everything))) for one in found]
     return Outcome([one.model for one in found], found)
 
 
-def _on_all_rows(
-    rows: TrainingRows, aim: Aim, chosen: Sequence[Chosen], search: Search, runtime: Runtime
+def on_all_rows(
+    rows: TrainingRows,
+    aim: Aim,
+    chosen: Sequence[Chosen],
+    search: Search,
+    runtime: Runtime,
+    combined: Callable[[list[Member]], Ensemble | Stacked] | None = None,
 ) -> list[Found]:
-    """What was chosen on a sample, trained on all rows; on the device if it has room for them."""
+    """What was chosen on a sample, trained on all rows; on the device if it has room for them.
+
+    ``combined`` makes a model of the members of a level, by default one on the columns of the rows.
+    """
+    combined = combined or partial(Ensemble.of, **aim.combining)
     found = [one.found for one in chosen]
     own_level = [one.verdict.shared or level for one, level in zip(found, aim.levels, strict=True)]
     parts = [(float(aim.significance(at)), one.members) for at, one in zip(own_level, chosen, strict=True)]
@@ -94,7 +102,7 @@ def _on_all_rows(
         there = _on_device(rows, aim, parts[some], terms[some], runtime.device, threads)
         how = (aim.f, search, runtime.progress.approach(), terms[some], aim.order, there)
         trained = refine(parts[some], summed, *how)
-    models = [Ensemble.of(own, **aim.combining) for own in trained] * (len(found) if one_measure else 1)
+    models = [combined(own) for own in trained] * (len(found) if one_measure else 1)
     return [one._replace(model=own) for one, own in zip(found, models, strict=True)]
 
 
@@ -156,7 +164,7 @@ def _plain_logistic(rows: TrainingRows, *, standardise: bool, progress: Progress
 
 def logistic_regression(rows: TrainingRows, *, seed: Sequence[int]) -> Member:
     """Logistic regression with C = 1, trained on all rows where they lie; columns are scaled as a sample says."""
-    _, sample = stratified_split(rows.y, min(_ROWS_TO_START, len(rows)), np.random.RandomState(list(seed)))
+    sample = sample_of_rows(rows.y, min(_ROWS_TO_START, len(rows)), np.random.RandomState(list(seed)))
     start = _plain_logistic(rows.take(sample).sorted(), standardise=True, progress=Progress())
     with Threads(1) as threads:
         summed = rows.X.summed(rows.y, rows.weight, threads=threads)

@@ -51,8 +51,8 @@ def refine(
     ``rows`` are then codes, ``y + C group``. ``order`` is that of labels whose sets are intervals. Where ``there`` has
     the same rows on a device, it trains.
 
-    First the logistic regressions among them and those that paths started from; then the steps of the paths, held to
-    these as they were in the search.
+    First the logistic regressions among them and those that paths started from, but for the ranking of a classifier,
+    which is held to what it is; then the steps of the paths, held to these as they were in the search.
     """
     terms = terms or [None] * len(levels)
     chosen = [
@@ -68,8 +68,10 @@ def refine(
         return _descended(pieces, rows, max_iter, callback)
 
     total = float(rows.total(total_weight)[0])
-    trained = descended([_logistic(one, total) for one in starts.values()], _LOGISTIC_ITERATIONS)
-    logistic = {key: piece.theta for key, piece in zip(starts, trained, strict=True)}
+    logistic = {key: one.theta[-1].astype(np.float64) for key, one in starts.items()}
+    free = {key: one for key, one in starts.items() if np.isfinite(one.pull)}
+    trained = descended([_logistic(one, total) for one in free.values()], _LOGISTIC_ITERATIONS) if free else []
+    logistic |= {key: piece.theta for key, piece in zip(free, trained, strict=True)}
     pieces = [
         _piece(one, logistic[Same((one.start or one).theta)], eps, f, about, of_level, search.objective)
         for eps, one, about, of_level in chosen

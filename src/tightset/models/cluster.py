@@ -1,0 +1,211 @@
+"""Dask classifiers of LightGBM and XGBoost: trained where rows lie, used without a cluster.
+
+Their trees are grown by all workers together, and each worker bins and sums what it has: the model depends on which rows
+a worker has. So rows are dealt to workers in blocks that depend on nothing but the number of workers, and the same rows
+on as many workers give the same model. Neither library outlives the loss of a worker; then the tree ensemble is trained
+again, with as many workers as before once these are back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from threading import Thread
+from typing import Any
+
+import numpy as np
+from sklearn.frozen import FrozenEstimator
+
+from tightset.compute.dask_rows import Block, Partitions
+from tightset.models.class_scores import name_of
+from tightset.models.classifiers import untrained
+
+__all__ = ["fit_on_cluster", "needs_cluster", "without_cluster"]
+
+_MODULES = ("lightgbm.dask", "xgboost.dask")
+_COLLECTIVE = ("_train_part", "fn")  # what the tasks of the two libraries are called that train together
+_ATTEMPTS = 4
+_LOOK_EVERY = 0.5  # seconds
+_TO_COME_BACK = 60.0  # seconds that lost workers have to be started again
+_TO_ANSWER = 10.0  # seconds for a worker that is not busy
+
+
+def needs_cluster(estimator: Any) -> bool:
+    """Whether it is a classifier that is trained, and predicts, on Dask collections only."""
+    return any(base.__module__ in _MODULES for base in type(estimator).__mro__)
+
+
+def without_cluster(estimator: Any) -> Any:
+    """The same classifier, trained or not, for rows in memory; any other as it is.
+
+    >>> without_cluster("auto")
+    'auto'
+    """
+    if isinstance(estimator, FrozenEstimator):
+        inner = without_cluster(estimator.estimator)
+        return estimator if inner is estimator.estimator else FrozenEstimator(inner)
+    if not needs_cluster(estimator):
+        return estimator
+    if hasattr(estimator, "to_local"):
+        return estimator.to_local()
+    from xgboost import XGBClassifier
+
+    local = XGBClassifier(**estimator.get_params())
+    for name in ("_Booster", "n_classes_", "evals_result_"):
+        if name in vars(estimator):
+            setattr(local, name, vars(estimator)[name])
+    return local
+
+
+def fit_on_cluster(
+    estimator: Any, X: Partitions, y: np.ndarray, classes: np.ndarray, weight: np.ndarray | None, *, seed: int
+) -> Any:
+    """A trained copy for rows in memory; ``y (k,)`` in ``0 ... C - 1``."""
+    client = _client(estimator)
+    wanted = len(client.nthreads())
+    for attempt in range(_ATTEMPTS):
+        workers = _workers(client, wanted)
+        blocks = X.in_blocks(len(workers), y, weight)
+        _check_labels(name_of(estimator), blocks, classes)
+        model = untrained(estimator, seed)
+        _set_client(model, client)
+        try:
+            _watched(client, workers, lambda model=model, blocks=blocks: _fit(model, client, workers, blocks, classes))
+        except Exception:
+            if not _lost(client, workers) or attempt == _ATTEMPTS - 1:
+                raise
+            _free(client, workers)
+        else:
+            return without_cluster(model)
+    raise AssertionError  # the last attempt returned or raised
+
+
+def _client(estimator: Any) -> Any:
+    from distributed import default_client
+
+    try:
+        return vars(estimator).get("client") or vars(estimator).get("_client") or default_client()
+    except ValueError:
+        raise ValueError(
+            f"{type(estimator).__name__} is trained by the workers of a cluster, and there is none: start "
+            "dask.distributed.Client() first"
+        ) from None
+
+
+def _set_client(model: Any, client: Any) -> None:
+    model.client = client
+
+
+def _check_labels(name: str, blocks: Sequence[Block], classes: np.ndarray) -> None:
+    """Raise if a worker would not see some of the labels, which neither library can bear."""
+    rows = np.stack([np.bincount(block.vectors[0], minlength=len(classes)) for block in blocks])
+    absent = np.flatnonzero((rows.sum(axis=0) > 0) & (rows == 0).any(axis=0))
+    if len(absent):
+        shown = ", ".join(map(str, classes[absent][:5].tolist()))
+        raise ValueError(
+            f"{name} is trained by {len(blocks)} workers, each on its part of the rows, and one has no row of the "
+            f"label {shown}: shuffle the rows, leave out labels that are so rare, or give a classifier without a cluster"
+        )
+
+
+def _fit(model: Any, client: Any, workers: list[str], blocks: Sequence[Block], classes: np.ndarray) -> None:
+    """Rows are sent to where they are trained on, a block to each worker, and stay there meanwhile."""
+    import dask
+    import dask.array as da
+    from distributed import wait
+
+    X, y, weight = [], [], []
+    for block, worker in zip(blocks, workers, strict=False):
+        own_y, own_weight = block.vectors
+        parts = [block.X, dask.delayed(classes[own_y])]
+        parts += [] if own_weight is None else [dask.delayed(own_weight)]
+        for some, future in zip(
+            (X, y, weight), client.compute(parts, workers=[worker], allow_other_workers=False), strict=False
+        ):
+            some.append(future)
+    wait([*X, *y, *weight])
+    heads = client.gather([client.submit(_head, one, pure=False) for one in X])
+    lengths = [block.length for block in blocks]
+
+    def vector(parts: list[Any], dtype: Any) -> Any:
+        some = zip(parts, lengths, strict=True)
+        return da.concatenate([da.from_delayed(dask.delayed(one), (n,), dtype=dtype) for one, n in some])
+
+    how = {"sample_weight": vector(weight, np.float64)} if weight else {}
+    model.fit(_rows(X, lengths, heads[0]), vector(y, classes.dtype), **how)
+
+
+def _rows(parts: list[Any], lengths: list[int], head: Any) -> Any:
+    import dask
+    import dask.array as da
+
+    if hasattr(head, "iloc"):
+        import dask.dataframe as dd
+
+        return dd.from_delayed([dask.delayed(one) for one in parts], meta=head.iloc[:0], verify_meta=False)
+    some = zip(parts, lengths, strict=True)
+    return da.concatenate([da.from_delayed(dask.delayed(one), (n, head.shape[1]), meta=head[:0]) for one, n in some])
+
+
+def _head(X: Any) -> Any:
+    return X.iloc[:1] if hasattr(X, "iloc") else X[:1]
+
+
+def _watched(client: Any, workers: list[str], work: Callable[[], None]) -> None:
+    """Do it, and give it up if one of the workers is lost, for which the others would wait forever."""
+    before, failed = set(client.futures), list[BaseException]()
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001 - raised below
+            failed.append(error)
+
+    thread = Thread(target=run, daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(_LOOK_EVERY)
+        if thread.is_alive() and _lost(client, workers, at_once=True):
+            thread.join(_TO_ANSWER)  # XGBoost sees it
+            if thread.is_alive():
+                _cancel(client, set(client.futures) - before)
+                thread.join(_TO_ANSWER)
+            raise RuntimeError("a worker was lost while trees were grown")
+    if failed:
+        raise failed[0]
+
+
+def _cancel(client: Any, keys: set[Any]) -> None:
+    from distributed import Future
+
+    together = [key for key in keys if str(key).startswith(_COLLECTIVE)]
+    client.cancel([Future(key, client) for key in together])
+
+
+def _lost(client: Any, workers: Sequence[str], *, at_once: bool = False) -> bool:
+    """Whether a worker is gone; the scheduler may need a moment to see it."""
+    gone = not set(workers) <= set(client.nthreads())
+    if gone or at_once:
+        return gone
+    time.sleep(2 * _LOOK_EVERY)
+    return _lost(client, workers, at_once=True)
+
+
+def _free(client: Any, workers: Sequence[str]) -> None:
+    """Start those workers again that are caught in a conversation with one that is lost."""
+    from distributed import TimeoutError as TimedOut
+
+    for worker in set(workers) & set(client.nthreads()):
+        answer = client.submit(int, workers=[worker], allow_other_workers=False, pure=False)
+        try:
+            answer.result(timeout=_TO_ANSWER)
+        except TimedOut:
+            client.restart_workers([worker], raise_for_error=False)
+
+
+def _workers(client: Any, wanted: int) -> list[str]:
+    """The addresses of all workers, once there are as many as are wanted, or those that are there after a while."""
+    until = time.monotonic() + _TO_COME_BACK
+    while len(found := sorted(client.nthreads())) < wanted and (time.monotonic() < until or not found):
+        time.sleep(_LOOK_EVERY)
+    return found
