@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import validate_data
 
 from tightset.compute.row_forms import as_floats, as_they_are
-from tightset.models.class_scores import PRECOMPUTED
+from tightset.models.class_scores import PRECOMPUTED, innermost, name_of
 from tightset.models.classifiers import (
     auto_classifiers,
     check_any_rows,
@@ -26,9 +27,12 @@ from tightset.models.classifiers import (
     copy_input_tags,
     known_classes,
 )
+from tightset.models.cluster import needs_cluster, without_cluster
 from tightset.models.columns import as_numbers
+from tightset.models.crossfit_there import can_be_trained_there
 from tightset.models.named import NAMES, named_classifier
 from tightset.models.routing import Unweighted
+from tightset.search.cross_fitted import on_a_sample
 from tightset.search.from_columns import path_search
 from tightset.search.grid import grid_search
 from tightset.search.problem import Aim, Outcome, Runtime, TrainingRows
@@ -107,7 +111,12 @@ class OnClassifier(Case):
         return known_classes(self.estimator, present) if isinstance(self.estimator, FrozenEstimator) else present
 
     def search(self, rows: TrainingRows, aim: Aim, settings: Search, runtime: Runtime) -> Outcome:
-        return stacked_search(Bases([self.estimator]), rows, aim, settings, runtime)
+        bases = Bases([self.estimator])
+        if not rows.X.lazy:
+            return stacked_search(Bases([without_cluster(self.estimator)]), rows, aim, settings, runtime)
+        if bases.sampled(settings, len(rows)) and can_be_trained_there(self.estimator):
+            return stacked_search(bases, rows, aim, settings, runtime)
+        return on_a_sample(self.search, rows, aim, settings, runtime, name_of(without_cluster(self.estimator)))
 
 
 class OnScores(Case):
@@ -123,7 +132,10 @@ class OnScores(Case):
         return classes_of_columns(columns, getattr(owner, "feature_names_in_", ()), present)
 
     def search(self, rows: TrainingRows, aim: Aim, settings: Search, runtime: Runtime) -> Outcome:
-        return stacked_search(Bases([PRECOMPUTED], columns=False), rows, aim, settings, runtime)
+        bases = Bases([PRECOMPUTED], columns=False)
+        if rows.X.lazy and not bases.sampled(settings, len(rows)):
+            return on_a_sample(self.search, rows, aim, settings, runtime, f"boost={settings.boost!r}")
+        return stacked_search(bases, rows, aim, settings, runtime)
 
 
 class OnMixture(Case):
@@ -139,6 +151,8 @@ class OnMixture(Case):
         return validate_data(owner, X, reset=reset, accept_sparse="csr", ensure_all_finite="allow-nan", **_NUMBERS)
 
     def search(self, rows: TrainingRows, aim: Aim, settings: Search, runtime: Runtime) -> Outcome:
+        if rows.X.lazy:
+            return on_a_sample(self.search, rows, aim, settings, runtime, "estimator='auto'")
         X = rows.X.gather()
         if len(rows) < FEW_ROWS and as_numbers(X) is not None:
             return path_search(rows, aim, settings, runtime)
@@ -165,4 +179,10 @@ def case_of(estimator: Any) -> Case:
             )
         return named[estimator]()
     check_base(estimator.estimator if isinstance(estimator, Unweighted) else estimator)
+    inner = innermost(estimator)
+    if isinstance(estimator, Pipeline) and needs_cluster(inner):
+        raise ValueError(
+            f"estimator must not be a Pipeline around {name_of(inner)}, which is trained on Dask collections: prepare "
+            "the collection, and give the classifier by itself"
+        )
     return OnClassifier(estimator)

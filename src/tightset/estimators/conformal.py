@@ -38,6 +38,7 @@ from tightset.models.classifiers import (
     untrained,
     warn_of_broken,
 )
+from tightset.models.crossfit_there import partial_fit
 from tightset.models.named import NAMES, named_classifier
 from tightset.models.routing import Unweighted, without_requests
 from tightset.models.scored import Logistic, Scored
@@ -289,12 +290,7 @@ def _train_in_parts(estimator: Any, rows: TrainingRows, seed: int | None) -> Any
             "trains on all of X"
         )
     start = untrained(without_requests(estimator), seed)
-    return rows.X.fold(partial(_partial_fit, rows.classes), start, rows.y, weight)
-
-
-def _partial_fit(classes: np.ndarray, model: Any, X: Any, y: np.ndarray, sample_weight: np.ndarray | None) -> Any:
-    more = {} if sample_weight is None else {"sample_weight": sample_weight}
-    return model.partial_fit(X, classes[y], classes=classes, **more)
+    return rows.X.fold(partial(partial_fit, rows.classes), start, rows.y, weight)
 
 
 def _default_classifier(*, sparse_rows: bool = False) -> Pipeline:

@@ -278,14 +278,12 @@ class SCPOClassifier(ConformalPredictor):
         return bool(self.nested)
 
     def _first_rows(self, X: Any) -> Any:
-        if lies_elsewhere(X):
-            if not case_of(self.estimator).on_columns:
-                raise ValueError(
-                    "X is a Dask collection, on which only estimator=None trains: fit the estimator on a sample in "
-                    "memory, then calibrate() and predict_set() take the collection"
-                )
-            if isinstance(as_search(self.search), Grid):
-                raise ValueError("X is a Dask collection, which search='grid' does not support; the other searches do")
+        if lies_elsewhere(X) and isinstance(as_search(self.search), Grid):
+            raise ValueError(
+                "X is a Dask collection, which search='grid' does not support: the paper's grid takes a thousand steps "
+                "over all rows, a pass over the cluster each, and on a sample it would not be the paper's. Use another "
+                "search, or search='grid' on a sample in memory and then calibrate() on the collection"
+            )
         return super()._first_rows(X)
 
     def _prepare(self) -> Callable[[Any], Any]:

@@ -27,6 +27,7 @@ __all__ = [
     "class_scores",
     "innermost",
     "name_of",
+    "spread_between",
     "spread_of",
 ]
 
@@ -125,9 +126,13 @@ def as_logs(scores: np.ndarray, scale: float | None, least: float = LEAST) -> np
 def spread_of(scores: np.ndarray) -> float:
     """The typical distance between the scores of a row, so that scores of any unit come out alike."""
     largest = float(np.abs(scores).max(initial=0.0, where=np.isfinite(scores)))
-    if largest == 0:
-        return 1.0
-    spread = largest * float(np.sqrt(np.mean(np.var(np.clip(scores / largest, -1, 1), axis=1))))
+    variances = np.var(np.clip(scores / (largest or 1.0), -1, 1), axis=1)
+    return spread_between(largest, float(np.sum(variances)), len(scores))
+
+
+def spread_between(largest: float, variances: float, rows: int) -> float:
+    """The same from the largest score and the sum of the variances of so many rows, in units of the largest."""
+    spread = largest * float(np.sqrt(variances / rows))
     return spread if spread > 0 else 1.0
 
 

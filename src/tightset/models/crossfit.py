@@ -31,9 +31,9 @@ from tightset.models.classifiers import Trained, fit_base, warn_of_broken
 from tightset.models.routing import without_requests
 from tightset.models.side_by_side import as_before, jobs_of, with_threads
 
-__all__ = ["CrossFitted", "CrossFitting", "cross_fit"]
+__all__ = ["WHOLE", "CrossFitted", "CrossFitting", "cross_fit"]
 
-_WHOLE = 0.5  # weight of the model of all rows among those of the folds
+WHOLE = 0.5  # weight of the model of all rows among those of the folds
 
 
 class CrossFitted(NamedTuple):
@@ -123,7 +123,7 @@ def cross_fit(estimator: Any, X: Any, y: np.ndarray, weight: np.ndarray | None, 
     lowest = float(held_out.min(initial=np.inf, where=np.isfinite(held_out)))
     held_out[np.isneginf(held_out)] = lowest  # a class that a fold has not seen
     scale = None if are_probabilities(held_out.reshape(-1, len(classes))) else spread_of(held_out[0])
-    weights = np.append(np.full(len(models) - 1, (1 - _WHOLE) / max(len(models) - 1, 1)), _WHOLE)
+    weights = np.append(np.full(len(models) - 1, (1 - WHOLE) / max(len(models) - 1, 1)), WHOLE)
     return CrossFitted(
         name,
         Averaged(models[-1:], np.ones(1), classes, scale, TINY, lowest),

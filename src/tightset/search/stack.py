@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -27,16 +28,16 @@ from tightset.compute.identity import Same
 from tightset.compute.progress import Progress
 from tightset.compute.rows import MemoryRows, take
 from tightset.compute.threads import Threads
-from tightset.conformal.splits import fold_of_rows
 from tightset.models.columns import Columns, as_numbers
 from tightset.models.crossfit import CrossFitted, CrossFitting, cross_fit
 from tightset.models.ensembles import LogProbabilities, Tempered, tempered
 from tightset.models.trees import Grown, Growth, grow, numbers_or_missing
-from tightset.search.from_columns import column_views, train_columns
+from tightset.search.cross_fitted import cross_fitted
+from tightset.search.from_columns import column_views, on_all_rows, train_columns
 from tightset.search.judging import Curve
 from tightset.search.levels import Chosen, Level, has_signal, nested, outermost_first, unit_of
 from tightset.search.paths import Candidate, fits_of, logistic_candidates
-from tightset.search.problem import Aim, Outcome, Runtime, TrainingRows, normalised
+from tightset.search.problem import Aim, Outcome, Runtime, TrainingRows
 from tightset.search.settings import Search
 from tightset.search.shortlist import Judged, best_of_row, held_out, held_out_scores, shortlist, table
 from tightset.search.stacked_rows import Part, StackedRows
@@ -67,6 +68,10 @@ class Bases:
     mixed: bool = False
     columns: bool = True
 
+    def sampled(self, search: Search, n: int) -> bool:
+        """Whether of ``n`` training rows a sample is searched: not where trees or logistic regressions are added."""
+        return not self.mixed and search.boost is None and search.samples(n)
+
 
 class _Family(NamedTuple):
     """One kind of columns: the anchor as a candidate there, and logistic regressions."""
@@ -79,28 +84,21 @@ def stacked_search(bases: Bases, rows: TrainingRows, aim: Aim, search: Search, r
     """The model of each level; of few rows there is no choice, and it is the first classifier as it is."""
     if len(rows) < FEW_ROWS:
         return _without_choice(bases.estimators[0], rows, aim, runtime)
-    raw = rows.X.gather()
     if search.boost is not None:
-        numbers_or_missing(raw)  # says so now if it cannot be done later
-    X = as_numbers(raw) if bases.columns else None
-    order = np.argsort(rows.y, kind="stable")
-    given = rows.take(order)  # classifiers may ask for more than ratios of the weights
+        numbers_or_missing(rows.X.gather())  # says so now if it cannot be done later
     rng = np.random.default_rng(runtime.seed)
-    repeats = search.repeats if search.average else 1
-    folds = np.stack([fold_of_rows(given.y, min(search.folds, len(rows)), rng) for _ in range(repeats)])
-    mixes = bases.mixed and X is not None
+    sampled = bases.sampled(search, len(rows))
+    mixes = bases.mixed and as_numbers(rows.X.gather()) is not None
     weights = [_CROSS_FIT] * len(bases.estimators), [_LOGISTIC * mixes, _LOGISTIC], [1.0] * len(aim.levels)
-    parts = runtime.progress.split(*chain.from_iterable(weights))
-    fitted = []
-    for at, one in enumerate(bases.estimators):
-        parts[at].stage("fitting classifiers")
-        how = CrossFitting(rows.classes, folds, rng, parts[at], runtime.n_jobs)
-        fitted.append(cross_fit(one, given.X.gather(), given.y, given.weight, how))
-    on_columns, on_scores, *of_levels = parts[len(fitted) :]
-    by_fold = np.argsort(folds[0], kind="stable")  # as training is fastest
-    fitted = [one.take(by_fold) for one in fitted]
-    given, fold = given.by_fold(folds[0])
-    rows, X = replace(given, weight=normalised(given.weight)), None if X is None else X[order[by_fold]]
+    *parts, on_all = runtime.progress.split(*chain.from_iterable(weights), float(sampled))
+    how: Any = {"sampled": sampled, "columns": bases.columns}
+    seen = cross_fitted(bases.estimators, rows, search, runtime, parts[: len(bases.estimators)], rng, **how)
+    on_columns, on_scores, *of_levels = parts[len(bases.estimators) :]
+    by_fold = np.argsort(seen.fold, kind="stable")  # as training is fastest
+    fitted = [one.take(by_fold) for one in seen.fitted]
+    given, fold = seen.given.by_fold(seen.fold)
+    X, rows = seen.columns(), seen.rows.take(by_fold)
+    X = None if X is None else X[by_fold]
     if not search.average:
         fitted = [one._replace(averaged=one.whole, held_out_averaged=one.held_out_whole) for one in fitted]
     with runtime.threads() as threads:
@@ -133,7 +131,14 @@ def stacked_search(bases: Bases, rows: TrainingRows, aim: Aim, search: Search, r
             return _search_level(stack, len(plain), families, linear, grown, level._replace(progress=paths))
 
         chosen = outermost_first(levels, at_level, of_levels)
-    found = [one.found for one in (nested(levels, chosen) if aim.nested and len(levels) > 1 else chosen)]
+    chosen = nested(levels, chosen) if aim.nested and len(levels) > 1 else chosen
+    found = [one.found for one in chosen]
+    if seen.everything is not None:
+        on_all.stage("refining on all rows")
+        everything = seen.everything.stacked(stack.n_columns, average=search.average)
+        runtime = runtime._replace(progress=on_all, device=None)
+        found = on_all_rows(everything, aim, chosen, search, runtime, partial(stack.model, **aim.combining))
+        found = [one._replace(sample=(len(rows), len(everything))) for one in found]
     return Outcome([one.model for one in found], found)
 
 
@@ -181,7 +186,7 @@ def _without_choice(estimator: Any, rows: TrainingRows, aim: Aim, runtime: Runti
     judged = Judged(stack.anchor(0), np.nan, np.nan, aim.offset(rows), np.nan)
     unknown = Verdict(np.nan, np.nan, np.nan, accepted=False, fallback=f"plain {fitted.name}")
     found = [
-        Found(stack.model([judged], **aim.combining), table([judged], [judged], level), unknown) for level in aim.levels
+        Found(stack.model([judged.member], **aim.combining), table([judged], [judged], level), unknown) for level in aim.levels
     ]
     return Outcome([one.model for one in found], found)
 
@@ -306,7 +311,7 @@ def _search_level(
     everyone = list({Same(one.candidate): one for one in (*plain, *judged)}.values())
     return Chosen(
         Found(
-            stack.model(members, **level.combining),
+            stack.model([one.member for one in members], **level.combining),
             table(everyone, members, level.confidence),
             verdict,
         ),

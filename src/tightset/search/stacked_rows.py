@@ -14,11 +14,10 @@ import numpy as np
 from tightset.compute.identity import Same
 from tightset.models.columns import Columns
 from tightset.models.contract import Block
-from tightset.models.ensembles import Ensemble, Stacked, beside, mixture
+from tightset.models.ensembles import Ensemble, Member, Stacked, beside, mixture
 from tightset.models.trees import Grown
 from tightset.search.paths import Candidate, View
 from tightset.search.problem import TrainingRows
-from tightset.search.shortlist import Judged
 
 __all__ = ["Part", "StackedRows"]
 
@@ -119,10 +118,9 @@ class StackedRows:
         theta[:, : 2 * C] = np.vstack([np.eye(C), np.eye(C)])
         return Candidate("boosted", view, "softmax", theta, 1.0, 1 / rounds, rounds)
 
-    def model(self, members: list[Judged], *, by_label: bool = False, order: np.ndarray | None = None) -> Stacked:
+    def model(self, own: list[Member], *, by_label: bool = False, order: np.ndarray | None = None) -> Stacked:
         """The members on rows that hold what they ask for and nothing else."""
         p, C = self.n_columns, self.fits.n_classes
-        own = [one.member for one in members]
         where = {Same(m.columns): np.arange(p) if m.columns.at is None else m.columns.at for m in own}
         used = np.zeros(p + (len(self.parts) + 1) * C, dtype=bool)
         for at in where.values():

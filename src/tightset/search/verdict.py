@@ -53,6 +53,7 @@ class Found(NamedTuple):
     table: dict[str, np.ndarray]
     verdict: Verdict
     sample: tuple[int, int] | None = None  # rows that were searched, of those that were trained on, if not all
+    refined: bool = True  # what was chosen on a sample was trained on all rows
 
     def sentence(self) -> str:
         """What the verdict says, in a few sentences."""
@@ -66,7 +67,8 @@ class Found(NamedTuple):
             told.append(f"With assurance sets cover {aimed} on average; they were trained and compared at that.")
         if self.sample is not None:
             some, of_all = self.sample
-            told.append(f"It was chosen on a sample of {some:,} of {of_all:,} training rows, and trained on all.")
+            rows = f"on a sample of {some:,} of {of_all:,} training rows"
+            told.append(f"It was chosen {rows}, and trained on all." if self.refined else f"It was trained {rows}.")
         return " ".join(told)
 
     def _comparison(self) -> str:
