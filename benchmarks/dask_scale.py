@@ -1,7 +1,8 @@
 """More rows than memory: `make bench-dask` trains on 50 million rows that are generated block by block.
 
 Two workers, a process each. Beside the large run: that the result equals the one in memory on a size that fits, and
-that killing a worker in the middle of a fit changes nothing but time. Results go to benchmarks/dask.json.
+that killing a worker in the middle of a fit changes nothing but time. Then the same on top of a classifier: trees that
+LightGBM grows on the cluster, and naive Bayes, which learns by partition. Results go to benchmarks/dask.json.
 """
 
 from __future__ import annotations
@@ -9,7 +10,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -22,6 +26,8 @@ import dask
 import dask.array as da
 import numpy as np
 from dask.distributed import Client, LocalCluster
+from lightgbm import DaskLGBMClassifier
+from sklearn.naive_bayes import GaussianNB
 
 from tightset import SCPOClassifier, Search
 
@@ -100,9 +106,7 @@ def small(client: Client, rows: int) -> dict[str, Any]:
     spread = classifier().fit(X, y)
     seconds["dask"] = time.perf_counter() - begun
     sets = in_memory.predict_set(X_new)
-    victim = next(iter(workers(client).values()))
-    killer = threading.Timer(0.6 * seconds["dask"], os.kill, (victim, signal.SIGKILL))
-    killer.start()
+    killer = killed_after(client, 0.6 * seconds["dask"])
     begun = time.perf_counter()
     wounded = classifier().fit(X, y)
     seconds["dask_one_killed"] = time.perf_counter() - begun
@@ -144,20 +148,109 @@ def large(client: Client, rows: int) -> dict[str, Any]:
     }
 
 
+def trees() -> DaskLGBMClassifier:
+    return DaskLGBMClassifier(n_estimators=10, num_leaves=15, learning_rate=0.3, verbose=-1)
+
+
+def on_top(base: Any) -> SCPOClassifier:
+    return SCPOClassifier(0.9, estimator=base, search=Search.fast(), random_state=0, verbose=False)
+
+
+def client_mb() -> float:
+    """The peak memory so far of this process, which has the client and the scheduler."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+
+
+def killed_after(client: Client, seconds: float) -> threading.Timer:
+    killer = threading.Timer(seconds, os.kill, (next(iter(workers(client).values())), signal.SIGKILL))
+    killer.start()
+    return killer
+
+
+def large_base(client: Client, rows: int) -> dict[str, Any]:
+    """On top of trees that the cluster grows: time, memory, and the same again with a worker killed."""
+    X, y = generated(rows)
+    before = client_mb()
+    watch = Watch(client)
+    watch.start()
+    begun = time.perf_counter()
+    clf = on_top(trees()).fit(X, y)
+    seconds, peak = time.perf_counter() - begun, client_mb()
+    found = clf.evaluate(*generated(BLOCK * 2))
+    print(json.dumps({"fit_s": seconds, "client_mb": peak, "before": before}), clf.summary(), flush=True)
+    killer = killed_after(client, 0.4 * seconds)
+    begun = time.perf_counter()
+    wounded = on_top(trees()).fit(X, y)
+    seconds_killed = time.perf_counter() - begun
+    killer.join()
+    watch.over.set()
+    watch.join()
+    X_new = rows_of_block(10**9, 100_000)
+    return {
+        "rows": rows,
+        "fit_s": seconds,
+        "client_mb_before": before,
+        "client_mb": peak,
+        "peak_worker_gb": sorted(watch.peaks.values(), reverse=True),
+        "killed_fit_s": seconds_killed,
+        "killed_sets_equal": bool((clf.predict_set(X_new) == wounded.predict_set(X_new)).all()),
+        "client_mb_killed": client_mb(),
+        "coverage": found["coverage"],
+        "mean_size": found["mean_size"],
+        "held_out_size_of_trees": clf.folds_[0].record[0].verdict.baseline,
+    }
+
+
+def small_base(rows: int) -> dict[str, Any]:
+    """The same rows in memory and on the cluster: naive Bayes, whose training is the same, and trees, whose is not."""
+    X, y = generated(rows)
+    X_here, y_here = X.compute(), y.compute()
+    X_new, y_new = rows_of_block(10**9, 100_000), labels_of_block(10**9, 100_000)
+    found: dict[str, Any] = {"small_rows": rows}
+    for name, base in (("bayes", GaussianNB()), ("trees", trees())):
+        begun = time.perf_counter()
+        here = on_top(base).fit(X_here, y_here)
+        middle = time.perf_counter()
+        there = on_top(base).fit(X, y)
+        found[name] = {
+            "in_memory_s": middle - begun,
+            "dask_s": time.perf_counter() - middle,
+            "sets_that_differ": int((here.predict_set(X_new) != there.predict_set(X_new)).any(axis=1).sum()),
+            "p_difference": float(np.abs(here.predict_p(X_new) - there.predict_p(X_new)).max()),
+            "mean_size_in_memory": here.evaluate(X_new, y_new)["mean_size"],
+            "mean_size_dask": there.evaluate(X_new, y_new)["mean_size"],
+        }
+    return found
+
+
+PARTS = ("columns", "base", "base-small")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=50_000_000)
+    parser.add_argument("--rows", type=int, default=50_000_000, help="of the part columns")
+    parser.add_argument("--base-rows", type=int, default=10_000_000, help="of the part base")
+    parser.add_argument("--part", choices=PARTS, help="a part alone; memory of the client is that of a fresh process")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "dask.json")
     asked = parser.parse_args()
+    if asked.part is None:
+        for part in PARTS:
+            subprocess.run([sys.executable, *sys.argv, "--part", part], check=True)
+        return
     dask.config.set({f"distributed.nanny.pre-spawn-environ.{name}": value for name, value in KEEP_MEMORY.items()})
-    found: dict[str, Any] = {name: version(name) for name in ("dask", "distributed", "numpy")}
+    found: dict[str, Any] = json.loads(asked.out.read_text()) if asked.out.exists() else {}
+    found |= {name: version(name) for name in ("dask", "distributed", "lightgbm", "numpy")}
     with (
         LocalCluster(n_workers=2, threads_per_worker=1, memory_limit="2GB", dashboard_address=None) as cluster,
         Client(cluster) as client,
     ):
-        found |= {"workers": 2, "memory_limit": "2 GB"} | small(client, 1_000_000)
-        print(json.dumps(found, indent=2), flush=True)
-        found |= large(client, asked.rows)
+        found |= {"workers": 2, "memory_limit": "2 GB"}
+        if asked.part == "columns":
+            found |= small(client, 1_000_000) | large(client, asked.rows)
+        elif asked.part == "base":
+            found["base"] = found.get("base", {}) | large_base(client, asked.base_rows)
+        else:
+            found["base"] = found.get("base", {}) | small_base(200_000)
     print(json.dumps(found, indent=2))
     asked.out.write_text(json.dumps(found, indent=2) + "\n")
 

@@ -91,7 +91,7 @@ def test_calibration_is_exact_and_any_predictor_takes_collections(in_memory):
         np.testing.assert_array_equal(clf.predict_p(da.from_array(X, chunks=(1000, 4))).compute(), expected)
     for theirs, mine in zip(in_memory.evaluate(rows, labels), in_memory.evaluate(X_new, y_new), strict=True):
         assert theirs.keys() == mine.keys()
-        np.testing.assert_array_equal([theirs[key] for key in mine], list(mine.values()))
+        np.testing.assert_allclose([theirs[key] for key in mine], list(mine.values()), rtol=1e-12)
 
 
 def test_prediction_is_lazy(in_memory, tmp_path):
@@ -202,8 +202,10 @@ def test_folds_in_any_order():
     ("act", "message"),
     [
         (lambda rows: ConformalClassifier(RandomForestClassifier()).fit(rows, y), "having no partial_fit"),
-        (lambda rows: SCPOClassifier(estimator="auto").fit(rows, y), "only estimator=None trains"),
-        (lambda rows: SCPOClassifier.paper().fit(rows, y), "search='grid' does not support"),
+        (lambda rows: SCPOClassifier.paper().fit(rows, y), "grid takes a thousand steps"),
+        (lambda rows: scpo().fit(rows, da.from_array(np.where(y > 0, np.nan, y))), "missing label"),
+        (lambda rows: scpo().fit(rows, dd.concat([dd.from_array(y[:9]), dd.from_array(LABELS)])), "mixes strings"),
+        (lambda rows: scpo().fit(X, y).evaluate(rows[:0], y[:0]), "minimum of 1|no rows"),
         (lambda rows: scpo().fit(rows, y[:-1]), "inconsistent numbers of samples"),
         (lambda rows: scpo().fit(da.where(rows > 3, np.nan, rows), y), "NaN or infinity"),
         (lambda rows: scpo().fit(rows[:, 0], y), "1 dimensions"),

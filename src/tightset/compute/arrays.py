@@ -22,6 +22,7 @@ __all__ = [
     "add_up",
     "as_array",
     "exp_into",
+    "label_counts",
     "label_runs",
     "namespace",
     "own_label",
@@ -38,6 +39,7 @@ namespace = array_namespace
 
 _SCORES_ON_DEVICE = 2**30  # more at once do not run faster
 _COPIES_OF_SCORES = 10
+_CODES_AT_ONCE = 2**16
 _ALIGNED = 16  # numbers
 
 
@@ -47,6 +49,19 @@ class Run(NamedTuple):
     label: int
     start: int
     stop: int
+
+
+def label_counts(codes: np.ndarray, n_classes: int) -> np.ndarray:
+    """How many rows have each label ``(C,)``, of codes ``(n,)`` of any width, where those below 0 are none.
+
+    >>> label_counts(np.array([0, 2, 2, -1], dtype=np.int8), 3)
+    array([1, 0, 2])
+    """
+    counts = np.zeros(n_classes, dtype=np.intp)
+    for at in range(0, len(codes), _CODES_AT_ONCE):  # they are widened while they are counted
+        piece = codes[at : at + _CODES_AT_ONCE]
+        counts += np.bincount(piece[piece >= 0], minlength=n_classes)
+    return counts
 
 
 def label_runs(y: np.ndarray) -> list[Run]:

@@ -10,6 +10,8 @@ from scipy import sparse
 
 __all__ = ["distinct_rows", "hash_uniform", "mark_of"]
 
+_HASHED_AT_ONCE = 2**16  # numbers
+
 
 def distinct_rows(X: Any, y: np.ndarray, weight: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
     """Which rows to keep so that none is there twice, in an order of their own, and the weights that they then have."""
@@ -30,10 +32,14 @@ def distinct_rows(X: Any, y: np.ndarray, weight: np.ndarray | None) -> tuple[np.
 
 
 def mark_of(*arrays: np.ndarray) -> int:
-    """A number of 63 bits that is fixed by the arrays, else as if random."""
+    """A number of 63 bits that is fixed by the arrays, else as if random; the width of whole numbers does not count."""
     digest = hashlib.blake2b(digest_size=8)
     for array in arrays:
-        digest.update(np.ascontiguousarray(array).data)
+        if array.dtype.kind == "i":
+            for at in range(0, len(array), _HASHED_AT_ONCE):
+                digest.update(array[at : at + _HASHED_AT_ONCE].astype(np.intp, copy=False).tobytes())
+        else:
+            digest.update(np.ascontiguousarray(array).data)
     return int.from_bytes(digest.digest(), "little") >> 1
 
 

@@ -24,6 +24,8 @@ margins : (n,), not negative; wrong : (n,) bool; rows are independent draws from
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from math import ceil, log, log1p
 from typing import NamedTuple, Self
 
@@ -64,21 +66,22 @@ class Abstention(NamedTuple):
     @classmethod
     def of(cls, margins: np.ndarray, wrong: np.ndarray) -> Self:
         """From the margins of calibration rows, and whether their most conforming labels are wrong."""
-        n = len(margins)
+        return cls.counted(len(margins), lambda count, proposing: [count(margins, wrong, proposing)])
+
+    @classmethod
+    def counted(cls, n: int, each: Callable[..., list[np.ndarray]]) -> Self:
+        """The same of ``n`` rows in parts: ``each`` calls a function with margins, wrong and a mask of every part."""
         chosen = np.random.default_rng(n).choice(n, min(n // _SHARE, _MOST), replace=False)
         proposing = np.zeros(n, dtype=bool)
         proposing[chosen] = True
-        grid = np.append(np.sort(margins[proposing])[::-1], 0.0)
+        grid = np.append(np.sort(np.concatenate(each(_proposed, proposing)))[::-1], 0.0)
         scale = np.max(grid, initial=0.0, where=grid < _ENDLESS)
         # Between margins, not at them: then a copy of a row falls on the same side whatever the rounding.
         above = np.flatnonzero(grid[:-1] - grid[1:] > _SAME * scale)[:, None]
         parts = (np.arange(_PARTS) + 0.5) / _PARTS
         thresholds = np.append(grid[above] + parts * (grid[above + 1] - grid[above]), _ALL)
         share = np.append(np.minimum((above + 0.5 + parts) / max(len(grid) - 1, 1), 1.0), 1.0)
-        tested, failed = np.sort(margins[~proposing]), np.sort(margins[~proposing & wrong])
-        answered, mistaken = (
-            len(one) - np.searchsorted(one, thresholds, side="right").astype(np.int64) for one in (tested, failed)
-        )
+        answered, mistaken = np.sum(each(partial(_answered, thresholds), proposing), axis=0)
         return cls(thresholds, share, answered, mistaken, n)
 
     def threshold(self, error: float, assurance: float) -> float | None:
@@ -122,6 +125,17 @@ class Abstention(NamedTuple):
         ordered = (np.diff(t) <= 0).all() and all((np.diff(one) >= 0).all() for one in (share, answered, wrong))
         counted = wrong[0] >= 0 and (wrong <= answered).all() and answered[-1] <= rows < 2**53
         return bool(ordered and counted and t[-1] == _ALL and share[0] >= 0 and share[-1] == 1)
+
+
+def _proposed(margins: np.ndarray, wrong: np.ndarray, proposing: np.ndarray) -> np.ndarray:  # noqa: ARG001
+    return np.asarray(margins[proposing])
+
+
+def _answered(thresholds: np.ndarray, margins: np.ndarray, wrong: np.ndarray, proposing: np.ndarray) -> np.ndarray:
+    """How many rows that test are above each threshold, and how many of these are wrong ``(2, J)``."""
+    tested, failed = np.sort(margins[~proposing]), np.sort(margins[~proposing & wrong])
+    counts = [len(one) - np.searchsorted(one, thresholds, side="right") for one in (tested, failed)]
+    return np.array(counts, dtype=np.int64)
 
 
 def top_and_margin(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

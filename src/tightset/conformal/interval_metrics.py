@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tightset.conformal.metrics import Row, checked
+from tightset.conformal.tallies import ends_of_sets, means, tally_of_intervals
 
 __all__ = ["evaluate_intervals", "widths"]
 
@@ -23,7 +24,7 @@ def widths(sets: np.ndarray, order: np.ndarray) -> np.ndarray:
     >>> widths(np.array([[True, False, True], [False, True, False], [False, False, False]]), np.arange(3))
     array([3, 1, 0])
     """
-    low, high = _ends(sets[:, order])
+    low, high = ends_of_sets(sets[:, order])
     return np.asarray(high - low + 1)
 
 
@@ -59,21 +60,4 @@ def evaluate_intervals(sets: np.ndarray, y: np.ndarray, *, order: Any = None) ->
     order = np.arange(C) if order is None else np.asarray(order)
     if order.shape != (C,) or order.dtype.kind not in "iu" or not np.array_equal(np.sort(order), np.arange(C)):
         raise ValueError(f"order must hold the numbers of the {C} columns, each once; got {order.tolist()}")
-    inside = sets[:, order]
-    low, high = _ends(inside)
-    rank = np.argsort(order)[np.maximum(y, 0)]  # of no account where y is below 0
-    distance = np.min(np.where(inside, np.abs(np.arange(C) - rank[:, None]), C), axis=1)
-    off = distance[(y >= 0) & (distance > 0) & inside.any(axis=1)]
-    width = high - low + 1
-    return {
-        "mean_width": float(width.mean()),
-        "with_gaps": float((inside.sum(axis=1) < width).mean()),
-        "miss_distance": float(off.mean()) if len(off) else float("nan"),
-        "missed_by_more": float((off > 1).sum() / len(y)),
-    }
-
-
-def _ends(inside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The lowest and the highest rank of each set; an empty one ends before it begins."""
-    C, some = inside.shape[1], inside.any(axis=1)
-    return np.where(some, inside.argmax(axis=1), 0), np.where(some, C - 1 - inside[:, ::-1].argmax(axis=1), -1)
+    return means(tally_of_intervals(sets, y, order))

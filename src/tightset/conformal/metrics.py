@@ -14,6 +14,7 @@ import numpy as np
 from scipy.special import bdtr
 
 from tightset.conformal.inefficiency import SIZE, Inefficiency
+from tightset.conformal.tallies import means, row_of, tally, tally_of_vovk
 
 __all__ = [
     "Interval",
@@ -89,37 +90,15 @@ def evaluate(
     (0.5, 1.5, 0.5)
     """
     sets, y = checked(sets, y)
-    n, C = sets.shape
+    C = sets.shape[1]
     names = range(C) if labels is None else list(labels)
     if len(names) != C:
         raise ValueError(f"labels must have a name for each of the {C} columns of sets; got {len(names)}")
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must be between 0 and 1; got {confidence!r}")
-    size = sets.sum(axis=1)
-    covered = sets[np.arange(n), y] & (y >= 0)
-    row: Row = {
-        "confidence": float(confidence),
-        "n": n,
-        "coverage": float(covered.mean()),
-        "inefficiency": float(np.mean(f((size - covered if f.observed else size).astype(float)))),
-        "mean_size": float(size.mean()),
-        "empty": float((size == 0).mean()),
-        "singleton": float((size == 1).mean()),
-    }
-    by_label = {name: covered[y == c].mean() for c, name in enumerate(names) if (y == c).any()}
-    row["worst_label_gap"] = float(confidence - min(by_label.values(), default=np.nan))
-    if (y < 0).any():
-        row["unknown_label"] = float((y < 0).mean())
     if p is not None:
-        row |= vovk_criteria(sets, p, y)
-    share = np.bincount(size, minlength=C + 1) / n
-    row |= {f"share_of_size_{w}": float(share[w]) for w in range(C + 1)}
-    row |= {
-        f"coverage_of_size_{w}": float(covered[size == w].mean()) if (size == w).any() else float("nan")
-        for w in range(C + 1)
-    }
-    row |= {f"coverage_of_label_{name}": float(by_label.get(name, "nan")) for name in names}
-    return row
+        p = _p_of(p, sets)
+    return row_of(tally(sets, y, p, f, names), confidence)
 
 
 def vovk_criteria(sets: np.ndarray, p: np.ndarray, y: np.ndarray) -> Row:
@@ -152,29 +131,15 @@ def vovk_criteria(sets: np.ndarray, p: np.ndarray, y: np.ndarray) -> Row:
     | OF, OE | sum of p-values of false labels; false labels in the set |
     """
     sets, y = checked(sets, y)
-    p = np.asarray(p, dtype=float)
+    return means(tally_of_vovk(sets, _p_of(p, sets), y))
+
+
+def _p_of(p: Any, sets: np.ndarray) -> Any:
+    """P-values of the shape of the sets."""
+    p = np.asarray(p, dtype=np.float64)
     if p.shape != sets.shape:
         raise ValueError(f"p must have the shape of sets, {sets.shape}; got {p.shape}")
-    n, C = p.shape
-    size = sets.sum(axis=1)
-    total = p.sum(axis=1)
-    largest = p.max(axis=1)
-    known = y >= 0
-    true = np.where(known, p[np.arange(n), y], 0.0)
-    false_p = np.where(np.arange(C) == y[:, None], -np.inf, p)
-    false_in_set = size - (sets[np.arange(n), y] & known)
-    return {
-        "S": float(total.mean()),
-        "N": float(size.mean()),
-        "U": float(np.partition(p, C - 2, axis=1)[:, C - 2].mean()),
-        "M": float((size > 1).mean()),
-        "F": float((total - largest).mean()),
-        "E": float(np.maximum(size - 1, 0).mean()),
-        "OU": float(false_p.max(axis=1).mean()),
-        "OM": float((false_in_set > 0).mean()),
-        "OF": float((total - true).mean()),
-        "OE": float(false_in_set.mean()),
-    }
+    return p
 
 
 def checked(sets: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:

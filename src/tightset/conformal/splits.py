@@ -37,9 +37,7 @@ def calibration_split(
     return np.flatnonzero(~held), np.flatnonzero(held)
 
 
-def calibration_mask(
-    strata: np.ndarray, y: np.ndarray, size: int, random_state: np.random.RandomState
-) -> np.ndarray:
+def calibration_mask(strata: np.ndarray, y: np.ndarray, size: int, random_state: np.random.RandomState) -> np.ndarray:
     """Hold ``size`` rows aside to calibrate; ``strata`` are the categories that are calibrated each by itself.
 
     Labels are no strata unless they are such categories. A sample that happens to have many rows of a label would have

@@ -18,12 +18,13 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
+from tightset.compute.arrays import label_counts
 from tightset.compute.hashing import mark_of
 from tightset.compute.row_rounding import types_by_value
 from tightset.compute.row_types import dtypes_of
 from tightset.compute.rows import RowSource
 from tightset.conformal.inefficiency import as_inefficiency
-from tightset.conformal.splits import calibration_split
+from tightset.conformal.splits import calibration_mask
 from tightset.estimators.calibrating import CalibrationRows, assured_errors, calibrate
 from tightset.estimators.cautions import (
     warn_of_absent_labels,
@@ -44,7 +45,7 @@ from tightset.estimators.checks import (
 from tightset.estimators.encoding_hint import explained
 from tightset.estimators.fitted import Fitted, Fold
 from tightset.estimators.keeping import Keeping
-from tightset.estimators.labels import check_labels, distinct_labels, label_codes
+from tightset.estimators.labels import Labels, checked_labels, distinct_labels, label_codes
 from tightset.estimators.ordering import check_order, check_order_as_fitted, check_order_of_categories
 from tightset.estimators.predicting import Predicting, codes_of
 from tightset.estimators.routing import Routing
@@ -174,19 +175,20 @@ class ConformalPredictor(Predicting, Routing, Keeping, ClassifierMixin, BaseEsti
         levels = self.check_parameters()
         X, kind = self._first_rows(given.X)
         check_order_of_categories(self.ordered, given.y)
-        y = check_labels(given.y)
+        y = checked_labels(given.y)
         check_consistent_length(X, y)
-        check_classification_targets(y)
+        check_classification_targets(y.distinct if isinstance(y, Labels) else y)
         weight = check_weight(given.sample_weight, len(y))
         fixed = weighted_by_label(weight, None if is_balanced(self.class_weight) else self.class_weight, y)
-        used = np.ones(len(y), dtype=bool) if fixed is None else fixed > 0
+        used = np.broadcast_to(np.True_, len(y)) if fixed is None else fixed > 0
         present = distinct_labels(y[used])
         if given.classes is None and not used.all():
-            warn_of_labels_without_weight(np.setdiff1d(y[~used], present))
+            warn_of_labels_without_weight(np.setdiff1d(distinct_labels(y[~used]), present))
         if len(present) < 2:
             raise ValueError(f"y must hold at least two classes to train a classifier; got one class: {present[0]}")
         classes = self._classes(X, present) if given.classes is None else given.classes
         codes = label_codes(y, classes, "y", unknown="raise" if used.all() else "miss")  # those are not used
+        codes = codes.astype(np.min_scalar_type(-len(classes)), copy=False) if X.lazy else codes
         groups = check_groups(given.groups, len(codes), "groups")
         draft = Fitted(classes, levels, kind, one_for_all=self._one_for_all(), mark=mark_of(codes), seed=self._seed())
         if given.X_cal is None and given.y_cal is None:
@@ -196,16 +198,19 @@ class ConformalPredictor(Predicting, Routing, Keeping, ClassifierMixin, BaseEsti
             parts = [(train, all_rows.take(held)) for train, held in self._splits(all_rows, draft, used)]
         else:
             draft, rows = self._own_calibration_rows(given, draft)
-            parts = [(np.flatnonzero(used), rows)]
+            parts = [(used if X.lazy else np.flatnonzero(used), rows)]
         training = TrainingRows(X, codes, classes, weight, group_codes(groups))
-        folds, calibrated = [], []
+        folds, calibrated, trained = [], [], np.zeros(len(classes), dtype=np.intp)
         for train, held in parts:
-            if len(distinct_labels(codes[train])) < 2:
+            every = train.all() if train.dtype == bool else len(train) == len(training)
+            own = training if every else training.take(train)  # a copy only of some
+            rows_of_labels = label_counts(own.y, len(classes))
+            trained += rows_of_labels
+            if np.count_nonzero(rows_of_labels) < 2:
                 raise ValueError(
-                    f"only one class is left to train on: of {len(codes)} rows, {len(train)} train; give more rows "
+                    f"only one class is left to train on: of {len(codes)} rows, {len(own)} train; give more rows "
                     "(n_samples = 1 of a class is not enough) or positive weights"
                 )
-            own = training if len(train) == len(training) else training.take(train)  # a copy only of some
             # Labels of rows that calibrate must not have a say in the models, nor in weights. With assurance their
             # numbers by category do (`assured_errors`), which coverage of each category is conditional on.
             own = replace(own, weight=weighted_by_label(own.weight, self.class_weight, y[train]))
@@ -213,11 +218,10 @@ class ConformalPredictor(Predicting, Routing, Keeping, ClassifierMixin, BaseEsti
             errors = assured_errors(levels, held, self.assurance, by_label=bool(self.label_conditional))
             models, record = self._train(own, levels, estimator, errors)
             models, rows = self._settle(models, held, draft)
-            folds.append(self._calibrated(draft, Fold(list(models), [], record, len(train)), rows))
+            folds.append(self._calibrated(draft, Fold(list(models), [], record, len(own)), rows))
             calibrated.append(rows.y)
         fitted = replace(draft, folds=folds)
         self._warn_of_calibration(fitted, np.concatenate(calibrated))
-        trained = np.concatenate([codes[train] for train, _ in parts])
         warn_of_untrained_labels(np.concatenate(calibrated), trained, classes)
         return fitted
 
@@ -288,16 +292,21 @@ class ConformalPredictor(Predicting, Routing, Keeping, ClassifierMixin, BaseEsti
             if not found:
                 raise ValueError("cv leaves no row to calibrate on once rows of weight 0 are left out")
             return found
-        some = np.flatnonzero(used)
-        if len(some) < 2:
-            raise ValueError(f"at least two rows are needed, to train and to calibrate; got n_samples = {len(some)}")
-        size = rows_to_hold(self, len(some))
-        strata = y[some] if self.label_conditional else np.zeros(len(some), dtype=np.intp)
+        n = int(np.count_nonzero(used))
+        if n < 2:
+            raise ValueError(f"at least two rows are needed, to train and to calibrate; got n_samples = {n}")
+        size, y = rows_to_hold(self, n), y if n == len(y) else y[used]
+        strata = y if self.label_conditional else np.broadcast_to(np.int8(0), n)
         if groups is not None:
-            _, group_of = np.unique(groups[some], return_inverse=True)
+            _, group_of = np.unique(groups[used], return_inverse=True)
             strata = strata + len(fitted.classes) * group_of
-        train, held = calibration_split(strata, y[some], size, generator(self.random_state))
-        return [(some[train], some[held])]
+        held = calibration_mask(strata, y, size, generator(self.random_state))
+        if n < len(used):
+            among = np.zeros(len(used), dtype=bool)
+            among[used] = held
+            held = among
+        train = used & ~held
+        return [(train, held) if rows.X.lazy else (np.flatnonzero(train), np.flatnonzero(held))]
 
     def _warn_of_calibration(self, fitted: Fitted, y: np.ndarray) -> None:
         """Say what makes sets larger than they could be: labels without calibration rows, or too few rows."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from tightset.compute.arrays import label_counts
 from tightset.compute.contracts import check_offers
 from tightset.compute.hashing import mark_of
 from tightset.compute.row_rounding import rounded, slack_of
@@ -19,7 +20,7 @@ from tightset.conformal.calibration import Calibration
 from tightset.conformal.ranks import as_assurance, rank
 from tightset.estimators.cautions import warn_of_guessing
 from tightset.estimators.fitted import CALIBRATED, Fitted
-from tightset.estimators.pieces import OwnScores, together
+from tightset.estimators.pieces import OwnScores
 from tightset.models.contract import Model
 
 __all__ = ["CalibrationRows", "assured_errors", "calibrate"]
@@ -85,24 +86,40 @@ def calibrate(
         check_offers(model, Model)
     X, y, groups = rows
     positions = range(CALIBRATED, CALIBRATED + len(y))
-    of_parts = X.map(partial(fitted.own_scores, models), y, positions)
-    own = [together(parts) for parts in zip(*of_parts, strict=True)]
-    found = [Calibration.of_own(one.scores, y, len(fitted.classes), by_label=by_label, groups=groups) for one in own]
-    for calibration, slacks, one in zip(found, _slacks(fitted, models, rows, own), own, strict=True):
-        calibration.slacks, calibration.mark = slacks, mark_of(one.scores, y)
+    kept = X.kept(partial(fitted.own_scores, models), y, positions)  # all but the scores stay where they are
+    own = [np.concatenate(kept.each(partial(_scores, at))) for at in range(len(models))]
+    found = [Calibration.of_own(one, y, len(fitted.classes), by_label=by_label, groups=groups) for one in own]
+    for at, (calibration, slacks) in enumerate(zip(found, _slacks(fitted, models, rows, own), strict=True)):
+        calibration.slacks, calibration.mark = slacks, mark_of(own[at], y)
         if assurance is not None:
             calibration.assurance = as_assurance(assurance)
         if not by_label and groups is None and thresholds:
-            calibration.abstention = Abstention.of(one.margin, one.wrong)
+            calibration.abstention = Abstention.counted(
+                len(y), lambda count, proposing, at=at: kept.each(partial(_of_margins, at, count), proposing)
+            )
         if thresholds:
             calibration.find_thresholds(fitted.levels)
     if likely:
-        warn_of_guessing(own[0].first, y, fitted.classes)
+        first = np.sum(kept.each(partial(_first, len(fitted.classes)), y), axis=0)
+        warn_of_guessing(first, y, fitted.classes)
     return found
 
 
+def _scores(at: int, own: Sequence[OwnScores]) -> np.ndarray:
+    return own[at].scores
+
+
+def _of_margins(at: int, count: Callable[..., np.ndarray], own: Sequence[OwnScores], *vectors: Any) -> np.ndarray:
+    return count(own[at].margin, own[at].wrong, *vectors)
+
+
+def _first(n_classes: int, own: Sequence[OwnScores], y: np.ndarray) -> np.ndarray:
+    """How many rows of each label have it on top ``(C,)``."""
+    return label_counts(y[own[0].first], n_classes)
+
+
 def _slacks(
-    fitted: Fitted, models: Sequence[Model], calibration_rows: CalibrationRows, own: Sequence[OwnScores]
+    fitted: Fitted, models: Sequence[Model], calibration_rows: CalibrationRows, own: Sequence[np.ndarray]
 ) -> list[dict[str, float]]:
     """For each model and each coarser type that new rows may come in, how far apart scores still tie."""
     X, y, _ = calibration_rows
@@ -111,7 +128,7 @@ def _slacks(
         return found
     # A row of each score that there is, as far as possible: those are what new rows may tie with.
     looked_at = np.linspace(0, len(y) - 1, min(len(y), _ROWS_FOR_TIES)).round().astype(int)
-    _, first, count = np.unique(own[0].scores[looked_at], return_index=True, return_counts=True)
+    _, first, count = np.unique(own[0][looked_at], return_index=True, return_counts=True)
     some = looked_at[first[np.argsort(-count, kind="stable")][:_ROWS_FOR_SLACK]]
     commonest = some[: min(_ROWS_ALONE, int((count > 1).sum()))]
     ties, some = np.sort(some[: int((count > 1).sum())]), np.sort(some)
@@ -126,13 +143,13 @@ def _slacks(
                 continue
             moved = fitted.own_scores(models, rough, y[some])
             for slacks, before, after in zip(found, own, moved, strict=True):
-                slack = slack_of(before.scores[some], after.scores, np.isin(some, ties))
+                slack = slack_of(before[some], after.scores, np.isin(some, ties))
                 slacks[coarse] = max(slacks.get(coarse, 0.0), slack)
     for at in commonest:  # products are rounded otherwise in a batch, by more than `settle` can know
         row = take(rows, np.searchsorted(some, [at]))
         alone = fitted.own_scores(models, row, y[[at]])
         for slacks, before, after in zip(found, own, alone, strict=True):
-            moved_by = abs(float(before.scores[at]) - float(after.scores[0]))
+            moved_by = abs(float(before[at]) - float(after.scores[0]))
             if np.isfinite(moved_by) and moved_by > slacks.get("alone", 0.0):
                 slacks["alone"] = 2 * moved_by
     return found

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tightset.compute.arrays import label_counts
 from tightset.conformal.ranks import calibration_rows_needed
 from tightset.exceptions import warn
 
@@ -31,9 +32,9 @@ def warn_of_unknown_labels(labels: np.ndarray, n: int, name: str) -> None:
 
 
 def warn_of_untrained_labels(codes: np.ndarray, trained: np.ndarray, classes: np.ndarray) -> None:
-    """Warn of calibration rows with labels that no training row has: new rows will have such labels, too."""
-    rows = np.bincount(codes[codes >= 0], minlength=len(classes))
-    new = (rows > 0) & (np.bincount(trained, minlength=len(classes)) == 0)
+    """Warn of calibration rows with labels that none of the ``trained (C,)`` rows has: new rows will have such, too."""
+    rows = label_counts(codes, len(classes))
+    new = (rows > 0) & (trained == 0)
     if not new.any():
         return
     count, shown = int(rows[new].sum()), ", ".join(map(str, classes[new][:5].tolist()))
@@ -45,20 +46,20 @@ def warn_of_untrained_labels(codes: np.ndarray, trained: np.ndarray, classes: np
 
 
 def warn_of_guessing(first: np.ndarray, codes: np.ndarray, classes: np.ndarray) -> None:
-    """Warn if scores are worse than a guess: ``first (n,)`` tells of calibration rows whether the own label is on top.
+    """Warn if scores are worse than a guess: in ``first (C,)`` calibration rows of a label that label is on top.
 
     That is, if fewer rows have their own label on top than the commonest label has rows, and labels are on top in their
     own rows no more often than in any. (The first alone is not enough: weights that balance labels do that.)
     """
-    rows = np.bincount(codes[codes >= 0], minlength=len(classes))
+    rows = label_counts(codes, len(classes))
     there = rows > 0
-    n, most = len(codes), rows.max() / len(codes)
-    recall = np.bincount(codes[first & (codes >= 0)], minlength=len(classes))[there] / rows[there]
+    n, most, right = len(codes), rows.max() / len(codes), first.sum() / len(codes)
+    recall = first[there] / rows[there]
     chance = 1 / there.sum()
     error = np.sqrt(np.sum(chance * (1 - chance) / rows[there])) / there.sum()
-    if there.sum() > 1 and first.mean() + 3 * np.sqrt(most / n) < most and recall.mean() < chance + 2 * error:
+    if there.sum() > 1 and right + 3 * np.sqrt(most / n) < most and recall.mean() < chance + 2 * error:
         warn(
-            f"the true label has the highest score in {first.mean():.0%} of calibration rows, but always predicting "
+            f"the true label has the highest score in {right:.0%} of calibration rows, but always predicting "
             f"{classes[rows.argmax()]} would be right in {most:.0%}: the classifier did not learn, or has diverged. "
             "Sets are valid but not informative; check its training, its scaling, and labels with very few rows"
         )
@@ -66,7 +67,7 @@ def warn_of_guessing(first: np.ndarray, codes: np.ndarray, classes: np.ndarray) 
 
 def warn_of_absent_labels(y: np.ndarray, classes: np.ndarray) -> None:
     """Warn of classes without a calibration row."""
-    rows = np.bincount(y[y >= 0], minlength=len(classes))
+    rows = label_counts(y, len(classes))
     absent = [str(label) for label, count in zip(classes, rows, strict=True) if not count]
     if absent:
         warn(

@@ -15,7 +15,7 @@ from sklearn.utils.validation import validate_data
 
 from tightset.compute.rows import columns_like
 from tightset.conformal.ranks import as_assurance, calibration_rows_needed, significance
-from tightset.estimators.labels import check_labels
+from tightset.estimators.labels import Labels, check_labels
 
 if TYPE_CHECKING:
     from tightset.estimators.base import ConformalPredictor
@@ -141,7 +141,7 @@ def is_balanced(class_weight: Any) -> bool:
     return isinstance(class_weight, str) and class_weight == "balanced"
 
 
-def weighted_by_label(weight: np.ndarray | None, class_weight: Any, y: np.ndarray) -> np.ndarray | None:
+def weighted_by_label(weight: np.ndarray | None, class_weight: Any, y: np.ndarray | Labels) -> np.ndarray | None:
     """Weights of rows times those of their labels.
 
     >>> weighted_by_label(None, "balanced", np.array([0, 0, 0, 1])).tolist()
@@ -151,7 +151,7 @@ def weighted_by_label(weight: np.ndarray | None, class_weight: Any, y: np.ndarra
         return weight
     if not (isinstance(class_weight, dict) or is_balanced(class_weight)):
         raise ValueError(f"class_weight must be None, 'balanced' or a dict of labels and weights; got {class_weight!r}")
-    by_label = compute_sample_weight(class_weight, y)
+    by_label = compute_sample_weight(class_weight, np.asarray(y))
     if not (np.isfinite(by_label).all() and (by_label >= 0).all() and by_label.any()):
         raise ValueError("class_weight must be finite numbers that are not negative, and not all zero")
     return np.asarray(by_label if weight is None else weight * by_label)

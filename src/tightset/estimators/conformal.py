@@ -12,6 +12,7 @@ from scipy import sparse
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline, make_pipeline
 
+from tightset.compute.dask_rows import Partitions
 from tightset.compute.hashing import mark_of
 from tightset.compute.row_forms import as_floats, as_they_are
 from tightset.conformal.ordinal import OrdinalAPS
@@ -23,7 +24,7 @@ from tightset.estimators.base import ConformalPredictor, GivenRows
 from tightset.estimators.calibrating import CalibrationRows
 from tightset.estimators.checks import check_groups, generator
 from tightset.estimators.fitted import Fitted, Fold
-from tightset.estimators.labels import check_labels, distinct_labels
+from tightset.estimators.labels import checked_labels, distinct_labels
 from tightset.estimators.ordering import check_order_of_categories, label_order
 from tightset.estimators.predicting import codes_of
 from tightset.models.class_scores import PRECOMPUTED, Given, name_of
@@ -38,6 +39,7 @@ from tightset.models.classifiers import (
     untrained,
     warn_of_broken,
 )
+from tightset.models.cluster import fit_on_cluster, needs_cluster, without_cluster
 from tightset.models.crossfit_there import partial_fit
 from tightset.models.named import NAMES, named_classifier
 from tightset.models.routing import Unweighted, without_requests
@@ -65,7 +67,8 @@ class ConformalClassifier(ConformalPredictor):
 
         - None: logistic regression on standardised columns.
         - ``"hgb"``, ``"lightgbm"``, ``"rf"``, ``"et"``, ``"mlp"`` or ``"logistic"``: a classifier by name.
-        - A classifier, or a pipeline that ends in one. On a Dask collection it needs ``partial_fit``.
+        - A classifier, or a pipeline that ends in one. On a Dask collection it needs ``partial_fit``, or is a Dask
+          classifier of LightGBM or XGBoost.
         - A classifier in a `sklearn.frozen.FrozenEstimator`: it stays as it is, and all rows given to `fit` calibrate.
         - ``"precomputed"``: X holds the scores of a classifier, a column for each class, and all rows calibrate.
     confidence : float or sequence of float, default 0.95
@@ -182,7 +185,7 @@ class ConformalClassifier(ConformalPredictor):
         levels = self.check_parameters()
         X, kind = self._first_rows(given.X)
         check_order_of_categories(self.ordered, given.y)
-        model, present = without_requests(self.estimator), distinct_labels(check_labels(given.y))
+        model, present = without_requests(without_cluster(self.estimator)), distinct_labels(checked_labels(given.y))
         if isinstance(self.estimator, str):
             names = getattr(self, "feature_names_in_", ())
             model = Given(classes_of_columns(X.shape[-1], names, present))
@@ -232,6 +235,7 @@ class ConformalClassifier(ConformalPredictor):
         estimator = _named(estimator)
         if rows.X.lazy:
             return Outcome([_train_in_parts(estimator, rows, seed)])
+        estimator = without_cluster(estimator)
         X = rows.X.gather()
         if estimator is None:
             estimator = _default_classifier(sparse_rows=sparse.issparse(X))
@@ -283,11 +287,13 @@ def _train_in_parts(estimator: Any, rows: TrainingRows, seed: int | None) -> Any
     weight = rows.weight
     if isinstance(estimator, Unweighted):
         estimator, weight = estimator.estimator, estimator.weight(rows.classes[rows.y])
+    if needs_cluster(estimator) and isinstance(rows.X, Partitions):
+        return fit_on_cluster(estimator, rows.X, rows.y, rows.classes, weight, seed=seed or 0)
     if not hasattr(estimator, "partial_fit"):
         raise ValueError(
             f"X is a Dask collection, on which {type(estimator).__name__} cannot be trained, having no "
             "partial_fit: train it yourself and give it as FrozenEstimator(model), or use SCPOClassifier, which "
-            "trains on all of X"
+            "trains it on a sample, or a Dask classifier of LightGBM or XGBoost"
         )
     start = untrained(without_requests(estimator), seed)
     return rows.X.fold(partial(partial_fit, rows.classes), start, rows.y, weight)

@@ -12,6 +12,7 @@ from tightset.estimators import card
 from tightset.estimators.description import describe
 from tightset.estimators.fields import fields_of_fitted, fitted_of_fields
 from tightset.estimators.fitted import Fitted
+from tightset.models.cluster import without_cluster
 from tightset.models.routing import without_requests
 from tightset.storage.file import save_model
 
@@ -40,8 +41,9 @@ class Keeping(BaseEstimator):
         save_model(self, path, says={**describe(self), "about": about or {}}, trusted=trusted)
 
     def stored_fields(self) -> dict[str, Any]:
-        """What a model file holds: parameters, and what was learnt."""
+        """What a model file holds: parameters, and what was learnt; nothing of it needs a cluster."""
         rest = {name: value for name, value in vars(without_requests(self)).items() if name != "fitted_"}
+        rest["estimator"] = without_cluster(rest["estimator"])
         return {**rest, **fields_of_fitted(self.fitted_)}
 
     @classmethod

@@ -15,15 +15,15 @@ from tightset.compute.row_kinds import RowKind
 from tightset.compute.row_types import dtypes_of
 from tightset.compute.rows import RowSource, lies_elsewhere, open_rows, refuse_lazy, rows_of
 from tightset.conformal.ranks import significance
+from tightset.conformal.tallies import Tally, added
 from tightset.estimators import frames
 from tightset.estimators.abstaining import Abstaining
 from tightset.estimators.cautions import warn_of_few_rows, warn_of_unknown_labels
 from tightset.estimators.checks import check_columns, check_groups, check_levels, generator, sound_rows
 from tightset.estimators.fitted import Asked, Fitted, Fold, of_partition
-from tightset.estimators.labels import check_labels, label_codes
+from tightset.estimators.labels import check_labels, checked_labels, label_codes
 from tightset.estimators.ordering import order_of
-from tightset.estimators.pieces import joined
-from tightset.estimators.spending import measured
+from tightset.estimators.spending import Measured
 from tightset.exceptions import warn
 
 __all__ = ["Predicting", "codes_of"]
@@ -229,11 +229,14 @@ class Predicting(Abstaining):
         self.warn_if_stricter(levels, fitted)
         codes = codes_of(rows, y, fitted.classes, "y", unknown="miss")
         asked = self._asked(fitted, levels, smoothed, X)
+        measured = Measured.of(self)
         ask = partial(fitted.slim().sets_and_p, asked, allow_empty=self.allow_empty)
-        parts = rows.map(ask, groups, range(rows.shape[0]))
-        found = [joined(of_level) for of_level in zip(*parts, strict=True)]
-        rows_of_levels = [measured(self, sets, p, codes, level) for level, (sets, p) in zip(levels, found, strict=True)]
-        return rows_of_levels[0] if single else rows_of_levels
+        parts = rows.map(partial(_tallies, ask, measured), groups, range(rows.shape[0]), codes)
+        if not parts:
+            raise ValueError("X has no rows to evaluate on: give at least one")
+        sums = [added(of_level) for of_level in zip(*parts, strict=True)]
+        found = [measured.row(one, level, fitted.assurance) for one, level in zip(sums, levels, strict=True)]
+        return found[0] if single else found
 
     # ---- for what is built on a predictor -----------------------------------------------------------------------
 
@@ -331,11 +334,18 @@ class Predicting(Abstaining):
         return groups
 
 
+def _tallies(
+    ask: Callable[..., Sequence[Any]], measured: Measured, X: Any, groups: Any, positions: Any, y: np.ndarray
+) -> list[Tally]:
+    """What is measured of some rows at each level, computed where they lie."""
+    return [measured.tally(sets, p, y) for sets, p in ask(X, groups, positions)]
+
+
 def codes_of(rows: RowSource, y: Any, classes: np.ndarray, name: str, *, unknown: str) -> np.ndarray:
     """Labels of rows as indices of ``classes``; -1 for one that is not among them if ``unknown`` is not to raise."""
-    labels = check_labels(y, name)
+    labels = checked_labels(y, name)
     check_consistent_length(rows, labels)
     codes = label_codes(labels, classes, name, unknown=unknown)
     if (codes < 0).any():
-        warn_of_unknown_labels(labels[codes < 0], len(labels), name)
+        warn_of_unknown_labels(np.asarray(labels[codes < 0]), len(labels), name)
     return codes

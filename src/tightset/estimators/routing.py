@@ -9,6 +9,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils.metadata_routing import MetadataRouter, _routing_enabled
 
 from tightset.estimators.checks import weighted_by_label
+from tightset.estimators.labels import Labels
 from tightset.exceptions import warn
 from tightset.models.class_scores import name_of
 from tightset.models.routing import FIT, Unweighted, request_of_weights, weights_requested
@@ -42,7 +43,7 @@ class Routing:
         """Whether there is an estimator of the user's to train."""
         return not (self.estimator is None or isinstance(self.estimator, (str, FrozenEstimator)))
 
-    def _routed(self, y: np.ndarray) -> Any:
+    def _routed(self, y: np.ndarray | Labels) -> Any:
         """The estimator, `Unweighted` if routing is on and it did not request the weights that `fit` was given.
 
         Weights of training rows ``y`` that come from their labels are not routed.
@@ -65,5 +66,5 @@ class Routing:
         by_label = weighted_by_label(None, self.class_weight, y)
         if by_label is None:
             return Unweighted(self.estimator)
-        labels, first = np.unique(y, return_index=True)
+        labels, first = np.unique(np.asarray(y), return_index=True)
         return Unweighted(self.estimator, (labels, by_label[first]))

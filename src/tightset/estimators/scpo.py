@@ -125,7 +125,8 @@ class SCPOClassifier(ConformalPredictor):
     have them, and `evaluate` counts such rows as missed.
 
     Of more than 30,000 training rows a sample is searched, and what was chosen there is trained on all of them; `fit`
-    also takes Dask arrays and data frames, whose rows stay where they are (docs/distributed.md).
+    also takes Dask arrays and data frames, whose rows stay where they are. Dask classifiers of LightGBM and XGBoost,
+    and any with ``partial_fit``, are trained there, others on a sample (docs/distributed.md).
 
     Sparse rows are scaled but not centred: a column that is full, and far from zero for its spread, loses precision (at
     a mean of a million deviations); give such rows dense.

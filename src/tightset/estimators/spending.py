@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from tightset.conformal import metrics
 from tightset.conformal.costs import cost_matrix, costs_of_sets
-from tightset.conformal.inefficiency import as_inefficiency
-from tightset.conformal.interval_metrics import evaluate_intervals, widths
+from tightset.conformal.inefficiency import Inefficiency, as_inefficiency
+from tightset.conformal.interval_metrics import widths
 from tightset.conformal.ranks import significance
+from tightset.conformal.tallies import Tally, row_of, tally, tally_of_intervals
 from tightset.estimators.ordering import order_of
 
-__all__ = ["costs_of", "criterion", "knows_costs", "measured", "sizes"]
+__all__ = ["Measured", "costs_of", "criterion", "knows_costs", "sizes"]
 
 
 def costs_of(model: Any, sets: np.ndarray, y: np.ndarray) -> np.ndarray | None:
@@ -23,11 +23,19 @@ def costs_of(model: Any, sets: np.ndarray, y: np.ndarray) -> np.ndarray | None:
     It is that of their false labels if the inefficiency counts only those. Where costs depend on the true label, a row
     whose label is unknown, below 0 in ``y (n,)``, has NaN.
     """
+    return _costs(_cost_of(model), sets, y)
+
+
+def _cost_of(model: Any) -> np.ndarray | None:
+    """What labels cost a predictor ``(C, C)``, by true label and label in the set."""
     cost = cost_matrix(model.cost, model.classes_)
+    observed = as_inefficiency(model.inefficiency).observed
+    return cost * (1 - np.eye(len(cost))) if cost is not None and observed else cost
+
+
+def _costs(cost: np.ndarray | None, sets: np.ndarray, y: np.ndarray) -> np.ndarray | None:
     if cost is None:
         return None
-    if as_inefficiency(model.inefficiency).observed:
-        cost = cost * (1 - np.eye(len(cost)))
     if (cost == cost[:1]).all():
         return costs_of_sets(sets, cost)
     return np.where(y >= 0, costs_of_sets(sets, cost, np.maximum(y, 0)), np.nan)
@@ -55,22 +63,36 @@ def criterion(model: Any) -> tuple[str, Callable[[np.ndarray, np.ndarray], np.nd
     return named if is_size else "inefficiency", spent
 
 
-def measured(model: Any, sets: np.ndarray, p: np.ndarray, y: np.ndarray, level: Any) -> dict[str, Any]:
-    """What `evaluate` says of a level: metrics of the sets; with costs ``mean_cost`` too, with an order widths."""
-    f, sure = as_inefficiency(model.inefficiency), model.fitted_.assurance
-    how: dict[str, Any] = {"confidence": float(1 - significance(level)), "labels": model.classes_.tolist()}
-    row = ({} if sure is None else {"assurance": float(sure)}) | metrics.evaluate(sets, y, p=p, f=f, **how)
-    costs, order = costs_of(model, sets, y), order_of(model)
-    more = {}
-    if costs is not None:
-        known = costs[~np.isnan(costs)]
-        more = {"mean_cost": float(known.mean()) if len(known) else float("nan")}
-        row["inefficiency"] = float(np.mean(f(known))) if len(known) else float("nan")
-    if order is not None:
-        more |= evaluate_intervals(sets, y, order=order)
-    at = list(row).index("mean_size") + 1
-    items = list(row.items())
-    return dict(items[:at]) | more | dict(items[at:])
+class Measured(NamedTuple):
+    """What `evaluate` measures of sets: metrics; with costs ``mean_cost`` too, with an order widths."""
+
+    f: Inefficiency
+    labels: list[Any]
+    cost: np.ndarray | None
+    order: np.ndarray | None
+
+    @classmethod
+    def of(cls, model: Any) -> Self:
+        return cls(as_inefficiency(model.inefficiency), model.classes_.tolist(), _cost_of(model), order_of(model))
+
+    def tally(self, sets: np.ndarray, p: np.ndarray, y: np.ndarray) -> Tally:
+        """Sums over rows, wherever these lie."""
+        sums, more = tally(sets, y, np.asarray(p, dtype=float), self.f, self.labels), Tally()
+        costs = _costs(self.cost, sets, y)
+        if costs is not None:
+            known = costs[~np.isnan(costs)]
+            more["mean_cost"] = known.sum(), len(known)
+            sums["inefficiency"] = np.sum(self.f(known)), len(known)
+        if self.order is not None:
+            more |= tally_of_intervals(sets, y, self.order)
+        at = list(sums).index("mean_size") + 1
+        return dict(list(sums.items())[:at]) | more | dict(list(sums.items())[at:])
+
+    @staticmethod
+    def row(sums: Tally, level: Any, assurance: Any) -> dict[str, Any]:
+        """What is said of a level."""
+        row = row_of(sums, float(1 - significance(level)))
+        return row if assurance is None else {"assurance": float(assurance), **row}
 
 
 def sizes(sets: np.ndarray, order: np.ndarray | None) -> np.ndarray:

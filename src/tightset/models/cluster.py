@@ -1,21 +1,23 @@
 """Dask classifiers of LightGBM and XGBoost: trained where rows lie, used without a cluster.
 
-Their trees are grown by all workers together, and each worker bins and sums what it has: the model depends on which rows
-a worker has. So rows are dealt to workers in blocks that depend on nothing but the number of workers, and the same rows
-on as many workers give the same model. Neither library outlives the loss of a worker; then the tree ensemble is trained
-again, with as many workers as before once these are back.
+Their trees are grown by all workers together, and each worker bins and sums what it has: the model depends on which
+rows a worker has, and on the order of workers. So partitions are dealt to workers in order, and the same partitions on
+as many workers give the same model. Neither library survives the loss of a worker; the classifier is then
+trained again, with as many workers as before once these are back.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from threading import Thread
 from typing import Any
 
 import numpy as np
 from sklearn.frozen import FrozenEstimator
 
+from tightset.compute.arrays import label_counts
 from tightset.compute.dask_rows import Block, Partitions
 from tightset.models.class_scores import name_of
 from tightset.models.classifiers import untrained
@@ -62,15 +64,15 @@ def fit_on_cluster(
 ) -> Any:
     """A trained copy for rows in memory; ``y (k,)`` in ``0 ... C - 1``."""
     client = _client(estimator)
-    wanted = len(client.nthreads())
+    wanted = _most_workers(client)
     for attempt in range(_ATTEMPTS):
         workers = _workers(client, wanted)
         blocks = X.in_blocks(len(workers), y, weight)
         _check_labels(name_of(estimator), blocks, classes)
         model = untrained(estimator, seed)
-        _set_client(model, client)
+        model.client = _InOrder(client) if hasattr(model, "to_local") else client
         try:
-            _watched(client, workers, lambda model=model, blocks=blocks: _fit(model, client, workers, blocks, classes))
+            _watched(client, workers, partial(_fit, model, client, workers, blocks, classes))
         except Exception:
             if not _lost(client, workers) or attempt == _ATTEMPTS - 1:
                 raise
@@ -81,10 +83,10 @@ def fit_on_cluster(
 
 
 def _client(estimator: Any) -> Any:
-    from distributed import default_client
+    import distributed
 
     try:
-        return vars(estimator).get("client") or vars(estimator).get("_client") or default_client()
+        return vars(estimator).get("client") or vars(estimator).get("_client") or distributed.default_client()
     except ValueError:
         raise ValueError(
             f"{type(estimator).__name__} is trained by the workers of a cluster, and there is none: start "
@@ -92,19 +94,29 @@ def _client(estimator: Any) -> Any:
         ) from None
 
 
-def _set_client(model: Any, client: Any) -> None:
-    model.client = client
+class _InOrder:
+    """A client that says where parts are in the order in which it is asked: LightGBM numbers workers in that order."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def who_has(self, futures: Sequence[Any]) -> dict[Any, Any]:
+        found = self._client.who_has(futures)
+        return {one.key: found[one.key] for one in futures}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
 
 
 def _check_labels(name: str, blocks: Sequence[Block], classes: np.ndarray) -> None:
     """Raise if a worker would not see some of the labels, which neither library can bear."""
-    rows = np.stack([np.bincount(block.vectors[0], minlength=len(classes)) for block in blocks])
+    rows = np.stack([label_counts(block.vectors[0], len(classes)) for block in blocks])
     absent = np.flatnonzero((rows.sum(axis=0) > 0) & (rows == 0).any(axis=0))
     if len(absent):
         shown = ", ".join(map(str, classes[absent][:5].tolist()))
         raise ValueError(
-            f"{name} is trained by {len(blocks)} workers, each on its part of the rows, and one has no row of the "
-            f"label {shown}: shuffle the rows, leave out labels that are so rare, or give a classifier without a cluster"
+            f"{name} is trained by {len(blocks)} workers, each on its part of the rows, and not every part has rows of "
+            f"the labels {shown}: shuffle the rows, leave out labels that are so rare, or give another classifier"
         )
 
 
@@ -112,18 +124,18 @@ def _fit(model: Any, client: Any, workers: list[str], blocks: Sequence[Block], c
     """Rows are sent to where they are trained on, a block to each worker, and stay there meanwhile."""
     import dask
     import dask.array as da
-    from distributed import wait
+    import distributed
 
-    X, y, weight = [], [], []
+    X, y, weight = list[Any](), list[Any](), list[Any]()
     for block, worker in zip(blocks, workers, strict=False):
         own_y, own_weight = block.vectors
-        parts = [block.X, dask.delayed(classes[own_y])]
+        parts = [block.X, dask.delayed(np.take)(classes, own_y)]
         parts += [] if own_weight is None else [dask.delayed(own_weight)]
         for some, future in zip(
             (X, y, weight), client.compute(parts, workers=[worker], allow_other_workers=False), strict=False
         ):
             some.append(future)
-    wait([*X, *y, *weight])
+    distributed.wait([*X, *y, *weight])
     heads = client.gather([client.submit(_head, one, pure=False) for one in X])
     lengths = [block.length for block in blocks]
 
@@ -203,9 +215,30 @@ def _free(client: Any, workers: Sequence[str]) -> None:
             client.restart_workers([worker], raise_for_error=False)
 
 
+def _most_workers(client: Any) -> int:
+    """How many there were at most within the last minute: one that was lost just now is about to come back."""
+    since = time.time() - _TO_COME_BACK
+    there = most = len(client.nthreads())
+    for when, event in reversed(client.get_events("all")):
+        if when < since:
+            break
+        action = event.get("action") if isinstance(event, dict) else None
+        there += (action == "remove-worker") - (action == "add-worker")
+        most = max(most, there)
+    return most
+
+
 def _workers(client: Any, wanted: int) -> list[str]:
-    """The addresses of all workers, once there are as many as are wanted, or those that are there after a while."""
+    """The addresses of all workers, once there are as many as are wanted, or those that are there after a while.
+
+    They are in the order of their names, which they keep when they are started again, as XGBoost numbers them.
+    """
     until = time.monotonic() + _TO_COME_BACK
-    while len(found := sorted(client.nthreads())) < wanted and (time.monotonic() < until or not found):
+    while len(found := client.nthreads()) < wanted and (time.monotonic() < until or not found):
         time.sleep(_LOOK_EVERY)
-    return found
+    names = client.run(_name_of_worker, workers=list(found))
+    return sorted(found, key=lambda address: (str(names[address]), address))
+
+
+def _name_of_worker(dask_worker: Any) -> Any:
+    return dask_worker.name

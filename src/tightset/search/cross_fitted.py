@@ -12,6 +12,8 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from tightset.compute.arrays import label_counts
+from tightset.compute.dask_rows import Partitions
 from tightset.compute.progress import Progress
 from tightset.compute.rows import MemoryRows
 from tightset.conformal.splits import fold_of_rows, sample_of_rows
@@ -92,7 +94,7 @@ def cross_fitted(
     n_folds = min(search.folds, len(rows))
     # Rows in memory are sorted by label; folds are dealt in that order wherever they lie.
     C, few = len(rows.classes), np.min_scalar_type(-2 * n_folds)
-    in_order = np.repeat(np.arange(C, dtype=np.min_scalar_type(-C)), _counts(rows))
+    in_order = np.repeat(np.arange(C, dtype=np.min_scalar_type(-C)), label_counts(rows.y, C))
     folds = np.stack([fold_of_rows(in_order, n_folds, rng, few) for _ in range(repeats)])
     del in_order
     taken = None
@@ -117,10 +119,11 @@ def _there(
     """Rows that lie elsewhere, a sample of which is in memory."""
     folds = np.empty_like(how.folds)
     first = 0
-    for label, count in enumerate(_counts(rows)):
+    for label, count in enumerate(label_counts(rows.y, len(rows.classes))):
         folds[:, rows.y == label] = how.folds[:, first : first + count]
         first += count
     how = how._replace(folds=folds)
+    assert isinstance(rows.X, Partitions)  # noqa: S101 - what is lazy is
     fitted, held_out = cross_fit_there(estimator, rows.X, rows.y, rows.weight, how)
     everything = Everything(replace(rows, weight=normalised(rows.weight)), fitted, held_out)
     whole, averaged = held_out.of_some(taken)
@@ -130,10 +133,6 @@ def _there(
     fitted = fitted._replace(held_out_whole=whole[order], held_out_averaged=averaged[order])
     sample = everything.rows.take(taken).sorted()
     return CrossFittedRows(sample, folds[0][taken][order], [fitted], numbers, everything)
-
-
-def _counts(rows: TrainingRows) -> np.ndarray:
-    return np.array([np.count_nonzero(rows.y == label) for label in range(len(rows.classes))])
 
 
 def _are_numbers(X: Any) -> bool:
@@ -150,19 +149,19 @@ def _stacked_there(there: HeldOutThere, columns: bool, average: bool, X: Any, sc
 
 
 def on_a_sample(search: Any, rows: TrainingRows, aim: Aim, settings: Search, runtime: Runtime, name: str) -> Outcome:
-    """A search of rows that lie elsewhere, in memory: of all of them, or of a sample if they are many, which is said."""
+    """A search of rows that lie elsewhere, in memory: of all, or of a sample if they are many, which is then said."""
     some = rows
     if settings.samples(len(rows)):
         sample = sample_of_rows(rows.y, settings.rows, np.random.RandomState(list(runtime.seed)))
         some = rows.take(sample)
         warn(
             f"{name} cannot be trained where the rows of a Dask collection lie, so it is trained on a sample of "
-            f"{len(some):,} of {len(rows):,} training rows: give Search(rows=...) for more of them, or a classifier with "
-            "partial_fit, lightgbm.DaskLGBMClassifier or xgboost.dask.DaskXGBClassifier to train on all"
+            f"{len(some):,} of {len(rows):,} training rows: give Search(rows=...) for more of them, or a classifier "
+            "with partial_fit, lightgbm.DaskLGBMClassifier or xgboost.dask.DaskXGBClassifier to train on all"
         )
     outcome: Outcome = search(replace(some, X=MemoryRows(some.X.gather())), aim, settings, runtime)
     if some is rows:
         return outcome
-    assert outcome.record is not None  # noqa: S101 - no search is without
-    found = [one._replace(sample=(len(some), len(rows)), refined=False) for one in outcome.record]
+    records: Sequence[Any] = outcome.record or ()
+    found = [one._replace(sample=(len(some), len(rows)), refined=False) for one in records]
     return Outcome(outcome.models, found)

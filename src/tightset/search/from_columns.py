@@ -84,13 +84,12 @@ def on_all_rows(
     chosen: Sequence[Chosen],
     search: Search,
     runtime: Runtime,
-    combined: Callable[[list[Member]], Ensemble | Stacked] | None = None,
+    combined: Callable[..., Ensemble | Stacked] = Ensemble.of,
 ) -> list[Found]:
     """What was chosen on a sample, trained on all rows; on the device if it has room for them.
 
     ``combined`` makes a model of the members of a level, by default one on the columns of the rows.
     """
-    combined = combined or partial(Ensemble.of, **aim.combining)
     found = [one.found for one in chosen]
     own_level = [one.verdict.shared or level for one, level in zip(found, aim.levels, strict=True)]
     parts = [(float(aim.significance(at)), one.members) for at, one in zip(own_level, chosen, strict=True)]
@@ -102,7 +101,7 @@ def on_all_rows(
         there = _on_device(rows, aim, parts[some], terms[some], runtime.device, threads)
         how = (aim.f, search, runtime.progress.approach(), terms[some], aim.order, there)
         trained = refine(parts[some], summed, *how)
-    models = [combined(own) for own in trained] * (len(found) if one_measure else 1)
+    models = [combined(own, **aim.combining) for own in trained] * (len(found) if one_measure else 1)
     return [one._replace(model=own) for one, own in zip(found, models, strict=True)]
 
 

@@ -56,7 +56,8 @@ class Search:
         columns beside them), not only on the better ones.
     rows : int, default 20_000
         With more than half as many training rows again, everything is tried and chosen on a sample of so many, and
-        what was chosen is then trained on all of them (not on top of another classifier, which sees all rows).
+        what was chosen is then trained on all of them. A classifier that measures are trained on top of sees all rows.
+        (With ``estimator="auto"`` or ``boost`` rows in memory are not sampled, and Dask collections are for all of it.)
     unfold : bool, default True
         Also try each column unfolded into a piecewise linear function, and keep that if it makes sets smaller. Not for
         sparse rows, nor for more columns than memory should hold.

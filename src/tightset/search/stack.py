@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -137,7 +136,7 @@ def stacked_search(bases: Bases, rows: TrainingRows, aim: Aim, search: Search, r
         on_all.stage("refining on all rows")
         everything = seen.everything.stacked(stack.n_columns, average=search.average)
         runtime = runtime._replace(progress=on_all, device=None)
-        found = on_all_rows(everything, aim, chosen, search, runtime, partial(stack.model, **aim.combining))
+        found = on_all_rows(everything, aim, chosen, search, runtime, stack.model)
         found = [one._replace(sample=(len(rows), len(everything))) for one in found]
     return Outcome([one.model for one in found], found)
 
@@ -185,9 +184,8 @@ def _without_choice(estimator: Any, rows: TrainingRows, aim: Aim, runtime: Runti
     stack = StackedRows.of([Part(fitted.name, fitted.held_out_whole, fitted.whole, 1.0)], rows)
     judged = Judged(stack.anchor(0), np.nan, np.nan, aim.offset(rows), np.nan)
     unknown = Verdict(np.nan, np.nan, np.nan, accepted=False, fallback=f"plain {fitted.name}")
-    found = [
-        Found(stack.model([judged.member], **aim.combining), table([judged], [judged], level), unknown) for level in aim.levels
-    ]
+    model = stack.model([judged.member], **aim.combining)
+    found = [Found(model, table([judged], [judged], level), unknown) for level in aim.levels]
     return Outcome([one.model for one in found], found)
 
 
