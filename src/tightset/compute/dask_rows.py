@@ -16,6 +16,7 @@ import numpy as np
 from scipy import sparse
 
 from tightset.compute.arrays import add_up
+from tightset.compute.dask_training import fit_together
 from tightset.compute.row_forms import as_they_are
 
 __all__ = ["Block", "Kept", "Partitions"]
@@ -151,6 +152,10 @@ class Partitions:
             stack = dask.delayed(_stacked, pure=False)
             blocks.append(Block(stack([tasks[one] for one in at]), int(lengths[at].sum()), whole))
         return blocks
+
+    def fit_together(self, *how: Any) -> Any:
+        """A Dask estimator of another package, trained by all workers together."""
+        return fit_together(self, *how)
 
     def fold(self, function: Callable[..., Any], state: Any, *vectors: Any) -> Any:
         """``state = function(state, rows, *their part of each vector)``, one partition after the other."""

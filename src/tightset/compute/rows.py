@@ -62,6 +62,10 @@ class Kept(Protocol):
         """``function(result, *vectors)`` of every block, in order."""
         ...
 
+    def beside(self, function: Callable[[Any, Any], Any], columns: int) -> RowSource:
+        """``function(rows, result)`` of every block as rows of so many columns."""
+        ...
+
 
 class RowSource(Protocol):
     """Rows ``(n, p)``. Vectors ``(n,)`` that go with them may be None; functions get the part that belongs to a block.
@@ -97,6 +101,20 @@ class RowSource(Protocol):
 
     def kept(self, function: Callable[..., Any], *vectors: Any) -> Kept:
         """The same, kept where it is."""
+        ...
+
+    def fit_together(
+        self,
+        make: Callable[[], Any],
+        y: np.ndarray,
+        classes: np.ndarray,
+        weight: np.ndarray | None,
+        check: Callable[[list[np.ndarray]], None],
+    ) -> Any:
+        """A model that ``make`` makes, trained on labels ``classes[y]`` by whoever has the rows, all together.
+
+        ``check`` is given the ``y`` of each of them.
+        """
         ...
 
     def fold(self, function: Callable[..., Any], state: Any, *vectors: Any) -> Any:
@@ -141,7 +159,18 @@ class MemoryRows(NamedTuple):
         return [function(self.X, *vectors)]
 
     def kept(self, function: Callable[..., Any], *vectors: Any) -> Kept:
-        return _KeptInMemory(function(self.X, *vectors))
+        return _KeptInMemory(self.X, function(self.X, *vectors))
+
+    def fit_together(
+        self,
+        make: Callable[[], Any],
+        y: np.ndarray,
+        classes: np.ndarray,
+        weight: np.ndarray | None,
+        check: Callable[[list[np.ndarray]], None],
+    ) -> Any:
+        check([y])
+        return make().fit(self.X, classes[y], **({} if weight is None else {"sample_weight": weight}))
 
     def fold(self, function: Callable[..., Any], state: Any, *vectors: Any) -> Any:
         return function(state, self.X, *vectors)
@@ -160,10 +189,14 @@ class MemoryRows(NamedTuple):
 
 
 class _KeptInMemory(NamedTuple):
+    X: Any
     result: Any
 
     def each(self, function: Callable[..., Any], *vectors: Any) -> list[Any]:
         return [function(self.result, *vectors)]
+
+    def beside(self, function: Callable[[Any, Any], Any], columns: int) -> RowSource:  # noqa: ARG002
+        return MemoryRows(function(self.X, self.result))
 
 
 @dataclass

@@ -24,8 +24,6 @@ margins : (n,), not negative; wrong : (n,) bool; rows are independent draws from
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from math import ceil, log, log1p
 from typing import NamedTuple, Self
 
@@ -34,7 +32,14 @@ from scipy import special
 
 from tightset.storage.registry import storable
 
-__all__ = ["Abstention", "rows_needed", "top_and_margin"]
+__all__ = [
+    "Abstention",
+    "answered_and_wrong",
+    "proposed_thresholds",
+    "proposing_rows",
+    "rows_needed",
+    "top_and_margin",
+]
 
 _SHARE, _MOST = 10, 250  # of the calibration rows one in ten proposes thresholds, but no more than these
 _PARTS = 4  # thresholds between two margins
@@ -66,23 +71,10 @@ class Abstention(NamedTuple):
     @classmethod
     def of(cls, margins: np.ndarray, wrong: np.ndarray) -> Self:
         """From the margins of calibration rows, and whether their most conforming labels are wrong."""
-        return cls.counted(len(margins), lambda count, proposing: [count(margins, wrong, proposing)])
-
-    @classmethod
-    def counted(cls, n: int, each: Callable[..., list[np.ndarray]]) -> Self:
-        """The same of ``n`` rows in parts: ``each`` calls a function with margins, wrong and a mask of every part."""
-        chosen = np.random.default_rng(n).choice(n, min(n // _SHARE, _MOST), replace=False)
-        proposing = np.zeros(n, dtype=bool)
-        proposing[chosen] = True
-        grid = np.append(np.sort(np.concatenate(each(_proposed, proposing)))[::-1], 0.0)
-        scale = np.max(grid, initial=0.0, where=grid < _ENDLESS)
-        # Between margins, not at them: then a copy of a row falls on the same side whatever the rounding.
-        above = np.flatnonzero(grid[:-1] - grid[1:] > _SAME * scale)[:, None]
-        parts = (np.arange(_PARTS) + 0.5) / _PARTS
-        thresholds = np.append(grid[above] + parts * (grid[above + 1] - grid[above]), _ALL)
-        share = np.append(np.minimum((above + 0.5 + parts) / max(len(grid) - 1, 1), 1.0), 1.0)
-        answered, mistaken = np.sum(each(partial(_answered, thresholds), proposing), axis=0)
-        return cls(thresholds, share, answered, mistaken, n)
+        proposing = proposing_rows(len(margins))
+        thresholds, share = proposed_thresholds(margins[proposing])
+        answered, mistaken = answered_and_wrong(thresholds, margins, wrong, proposing)
+        return cls(thresholds, share, answered, mistaken, len(margins))
 
     def threshold(self, error: float, assurance: float) -> float | None:
         """The lowest threshold that is certified, with which most rows are answered; None if there is none."""
@@ -127,12 +119,31 @@ class Abstention(NamedTuple):
         return bool(ordered and counted and t[-1] == _ALL and share[0] >= 0 and share[-1] == 1)
 
 
-def _proposed(margins: np.ndarray, wrong: np.ndarray, proposing: np.ndarray) -> np.ndarray:  # noqa: ARG001
-    return np.asarray(margins[proposing])
+def proposing_rows(n: int) -> np.ndarray:
+    """Which of ``n`` rows propose thresholds ``(n,)``; the others test them."""
+    proposing = np.zeros(n, dtype=bool)
+    proposing[np.random.default_rng(n).choice(n, min(n // _SHARE, _MOST), replace=False)] = True
+    return proposing
 
 
-def _answered(thresholds: np.ndarray, margins: np.ndarray, wrong: np.ndarray, proposing: np.ndarray) -> np.ndarray:
-    """How many rows that test are above each threshold, and how many of these are wrong ``(2, J)``."""
+def proposed_thresholds(margins: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Thresholds ``(J,)`` from the margins of the rows that propose them, and the share of these that is above each."""
+    grid = np.append(np.sort(margins)[::-1], 0.0)
+    scale = np.max(grid, initial=0.0, where=grid < _ENDLESS)
+    # Between margins, not at them: then a copy of a row falls on the same side whatever the rounding.
+    above = np.flatnonzero(grid[:-1] - grid[1:] > _SAME * scale)[:, None]
+    parts = (np.arange(_PARTS) + 0.5) / _PARTS
+    thresholds = np.append(grid[above] + parts * (grid[above + 1] - grid[above]), _ALL)
+    return thresholds, np.append(np.minimum((above + 0.5 + parts) / max(len(grid) - 1, 1), 1.0), 1.0)
+
+
+def answered_and_wrong(
+    thresholds: np.ndarray, margins: np.ndarray, wrong: np.ndarray, proposing: np.ndarray
+) -> np.ndarray:
+    """How many of the rows that test are above each threshold, and how many of these are wrong ``(2, J)``.
+
+    Those of parts of the rows add up.
+    """
     tested, failed = np.sort(margins[~proposing]), np.sort(margins[~proposing & wrong])
     counts = [len(one) - np.searchsorted(one, thresholds, side="right") for one in (tested, failed)]
     return np.array(counts, dtype=np.int64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import partial
 from typing import Any, NamedTuple, Self
@@ -14,8 +14,8 @@ from tightset.compute.contracts import check_offers
 from tightset.compute.hashing import mark_of
 from tightset.compute.row_rounding import rounded, slack_of
 from tightset.compute.row_types import COARSE, coarser_than
-from tightset.compute.rows import RowSource, take
-from tightset.conformal.abstention import Abstention
+from tightset.compute.rows import Kept, RowSource, take
+from tightset.conformal.abstention import Abstention, answered_and_wrong, proposed_thresholds, proposing_rows
 from tightset.conformal.calibration import Calibration
 from tightset.conformal.ranks import as_assurance, rank
 from tightset.estimators.cautions import warn_of_guessing
@@ -94,9 +94,7 @@ def calibrate(
         if assurance is not None:
             calibration.assurance = as_assurance(assurance)
         if not by_label and groups is None and thresholds:
-            calibration.abstention = Abstention.counted(
-                len(y), lambda count, proposing, at=at: kept.each(partial(_of_margins, at, count), proposing)
-            )
+            calibration.abstention = _abstention(kept, at, len(y))
         if thresholds:
             calibration.find_thresholds(fitted.levels)
     if likely:
@@ -109,8 +107,20 @@ def _scores(at: int, own: Sequence[OwnScores]) -> np.ndarray:
     return own[at].scores
 
 
-def _of_margins(at: int, count: Callable[..., np.ndarray], own: Sequence[OwnScores], *vectors: Any) -> np.ndarray:
-    return count(own[at].margin, own[at].wrong, *vectors)
+def _abstention(kept: Kept, at: int, n: int) -> Abstention:
+    """As `Abstention.of`, of the margins that lie with ``n`` rows."""
+    proposing = proposing_rows(n)
+    thresholds, share = proposed_thresholds(np.concatenate(kept.each(partial(_proposed, at), proposing)))
+    answered, wrong = np.sum(kept.each(partial(_answered, at, thresholds), proposing), axis=0)
+    return Abstention(thresholds, share, answered, wrong, n)
+
+
+def _proposed(at: int, own: Sequence[OwnScores], proposing: np.ndarray) -> np.ndarray:
+    return np.asarray(own[at].margin[proposing])
+
+
+def _answered(at: int, thresholds: np.ndarray, own: Sequence[OwnScores], proposing: np.ndarray) -> np.ndarray:
+    return answered_and_wrong(thresholds, own[at].margin, own[at].wrong, proposing)
 
 
 def _first(n_classes: int, own: Sequence[OwnScores], y: np.ndarray) -> np.ndarray:

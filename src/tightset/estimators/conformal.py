@@ -12,7 +12,6 @@ from scipy import sparse
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline, make_pipeline
 
-from tightset.compute.dask_rows import Partitions
 from tightset.compute.hashing import mark_of
 from tightset.compute.row_forms import as_floats, as_they_are
 from tightset.conformal.ordinal import OrdinalAPS
@@ -287,7 +286,7 @@ def _train_in_parts(estimator: Any, rows: TrainingRows, seed: int | None) -> Any
     weight = rows.weight
     if isinstance(estimator, Unweighted):
         estimator, weight = estimator.estimator, estimator.weight(rows.classes[rows.y])
-    if needs_cluster(estimator) and isinstance(rows.X, Partitions):
+    if needs_cluster(estimator):
         return fit_on_cluster(estimator, rows.X, rows.y, rows.classes, weight, seed=seed or 0)
     if not hasattr(estimator, "partial_fit"):
         raise ValueError(

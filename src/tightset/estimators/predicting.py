@@ -229,13 +229,12 @@ class Predicting(Abstaining):
         self.warn_if_stricter(levels, fitted)
         codes = codes_of(rows, y, fitted.classes, "y", unknown="miss")
         asked = self._asked(fitted, levels, smoothed, X)
-        measured = Measured.of(self)
         ask = partial(fitted.slim().sets_and_p, asked, allow_empty=self.allow_empty)
-        parts = rows.map(partial(_tallies, ask, measured), groups, range(rows.shape[0]), codes)
+        parts = rows.map(partial(_tallies, ask, Measured.of(self)), groups, range(rows.shape[0]), codes)
         if not parts:
             raise ValueError("X has no rows to evaluate on: give at least one")
         sums = [added(of_level) for of_level in zip(*parts, strict=True)]
-        found = [measured.row(one, level, fitted.assurance) for one, level in zip(sums, levels, strict=True)]
+        found = [Measured.row(one, level, fitted.assurance) for one, level in zip(sums, levels, strict=True)]
         return found[0] if single else found
 
     # ---- for what is built on a predictor -----------------------------------------------------------------------

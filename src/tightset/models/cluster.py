@@ -1,35 +1,21 @@
-"""Dask classifiers of LightGBM and XGBoost: trained where rows lie, used without a cluster.
-
-Their trees are grown by all workers together, and each worker bins and sums what it has: the model depends on which
-rows a worker has, and on the order of workers. So partitions are dealt to workers in order, and the same partitions on
-as many workers give the same model. Neither library survives the loss of a worker; the classifier is then
-trained again, with as many workers as before once these are back.
-"""
+"""Dask classifiers of LightGBM and XGBoost: trained where rows lie, used without a cluster."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
 from functools import partial
-from threading import Thread
 from typing import Any
 
 import numpy as np
 from sklearn.frozen import FrozenEstimator
 
 from tightset.compute.arrays import label_counts
-from tightset.compute.dask_rows import Block, Partitions
+from tightset.compute.rows import RowSource
 from tightset.models.class_scores import name_of
 from tightset.models.classifiers import untrained
 
 __all__ = ["fit_on_cluster", "needs_cluster", "without_cluster"]
 
 _MODULES = ("lightgbm.dask", "xgboost.dask")
-_COLLECTIVE = ("_train_part", "fn")  # what the tasks of the two libraries are called that train together
-_ATTEMPTS = 4
-_LOOK_EVERY = 0.5  # seconds
-_TO_COME_BACK = 60.0  # seconds that lost workers have to be started again
-_TO_ANSWER = 10.0  # seconds for a worker that is not busy
 
 
 def needs_cluster(estimator: Any) -> bool:
@@ -60,185 +46,20 @@ def without_cluster(estimator: Any) -> Any:
 
 
 def fit_on_cluster(
-    estimator: Any, X: Partitions, y: np.ndarray, classes: np.ndarray, weight: np.ndarray | None, *, seed: int
+    estimator: Any, X: RowSource, y: np.ndarray, classes: np.ndarray, weight: np.ndarray | None, *, seed: int
 ) -> Any:
     """A trained copy for rows in memory; ``y (k,)`` in ``0 ... C - 1``."""
-    client = _client(estimator)
-    wanted = _most_workers(client)
-    for attempt in range(_ATTEMPTS):
-        workers = _workers(client, wanted)
-        blocks = X.in_blocks(len(workers), y, weight)
-        _check_labels(name_of(estimator), blocks, classes)
-        model = untrained(estimator, seed)
-        model.client = _InOrder(client) if hasattr(model, "to_local") else client
-        try:
-            _watched(client, workers, partial(_fit, model, client, workers, blocks, classes))
-        except Exception:
-            if not _lost(client, workers) or attempt == _ATTEMPTS - 1:
-                raise
-            _free(client, workers)
-        else:
-            return without_cluster(model)
-    raise AssertionError  # the last attempt returned or raised
+    check = partial(_check_labels, name_of(estimator), classes)
+    return without_cluster(X.fit_together(partial(untrained, estimator, seed), y, classes, weight, check))
 
 
-def _client(estimator: Any) -> Any:
-    import distributed
-
-    try:
-        return vars(estimator).get("client") or vars(estimator).get("_client") or distributed.default_client()
-    except ValueError:
-        raise ValueError(
-            f"{type(estimator).__name__} is trained by the workers of a cluster, and there is none: start "
-            "dask.distributed.Client() first"
-        ) from None
-
-
-class _InOrder:
-    """A client that says where parts are in the order in which it is asked: LightGBM numbers workers in that order."""
-
-    def __init__(self, client: Any) -> None:
-        self._client = client
-
-    def who_has(self, futures: Sequence[Any]) -> dict[Any, Any]:
-        found = self._client.who_has(futures)
-        return {one.key: found[one.key] for one in futures}
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._client, name)
-
-
-def _check_labels(name: str, blocks: Sequence[Block], classes: np.ndarray) -> None:
+def _check_labels(name: str, classes: np.ndarray, parts: list[np.ndarray]) -> None:
     """Raise if a worker would not see some of the labels, which neither library can bear."""
-    rows = np.stack([label_counts(block.vectors[0], len(classes)) for block in blocks])
+    rows = np.stack([label_counts(part, len(classes)) for part in parts])
     absent = np.flatnonzero((rows.sum(axis=0) > 0) & (rows == 0).any(axis=0))
     if len(absent):
         shown = ", ".join(map(str, classes[absent][:5].tolist()))
         raise ValueError(
-            f"{name} is trained by {len(blocks)} workers, each on its part of the rows, and not every part has rows of "
+            f"{name} is trained by {len(parts)} workers, each on its part of the rows, and not every part has rows of "
             f"the labels {shown}: shuffle the rows, leave out labels that are so rare, or give another classifier"
         )
-
-
-def _fit(model: Any, client: Any, workers: list[str], blocks: Sequence[Block], classes: np.ndarray) -> None:
-    """Rows are sent to where they are trained on, a block to each worker, and stay there meanwhile."""
-    import dask
-    import dask.array as da
-    import distributed
-
-    X, y, weight = list[Any](), list[Any](), list[Any]()
-    for block, worker in zip(blocks, workers, strict=False):
-        own_y, own_weight = block.vectors
-        parts = [block.X, dask.delayed(np.take)(classes, own_y)]
-        parts += [] if own_weight is None else [dask.delayed(own_weight)]
-        for some, future in zip(
-            (X, y, weight), client.compute(parts, workers=[worker], allow_other_workers=False), strict=False
-        ):
-            some.append(future)
-    distributed.wait([*X, *y, *weight])
-    heads = client.gather([client.submit(_head, one, pure=False) for one in X])
-    lengths = [block.length for block in blocks]
-
-    def vector(parts: list[Any], dtype: Any) -> Any:
-        some = zip(parts, lengths, strict=True)
-        return da.concatenate([da.from_delayed(dask.delayed(one), (n,), dtype=dtype) for one, n in some])
-
-    how = {"sample_weight": vector(weight, np.float64)} if weight else {}
-    model.fit(_rows(X, lengths, heads[0]), vector(y, classes.dtype), **how)
-
-
-def _rows(parts: list[Any], lengths: list[int], head: Any) -> Any:
-    import dask
-    import dask.array as da
-
-    if hasattr(head, "iloc"):
-        import dask.dataframe as dd
-
-        return dd.from_delayed([dask.delayed(one) for one in parts], meta=head.iloc[:0], verify_meta=False)
-    some = zip(parts, lengths, strict=True)
-    return da.concatenate([da.from_delayed(dask.delayed(one), (n, head.shape[1]), meta=head[:0]) for one, n in some])
-
-
-def _head(X: Any) -> Any:
-    return X.iloc[:1] if hasattr(X, "iloc") else X[:1]
-
-
-def _watched(client: Any, workers: list[str], work: Callable[[], None]) -> None:
-    """Do it, and give it up if one of the workers is lost, for which the others would wait forever."""
-    before, failed = set(client.futures), list[BaseException]()
-
-    def run() -> None:
-        try:
-            work()
-        except BaseException as error:  # noqa: BLE001 - raised below
-            failed.append(error)
-
-    thread = Thread(target=run, daemon=True)
-    thread.start()
-    while thread.is_alive():
-        thread.join(_LOOK_EVERY)
-        if thread.is_alive() and _lost(client, workers, at_once=True):
-            thread.join(_TO_ANSWER)  # XGBoost sees it
-            if thread.is_alive():
-                _cancel(client, set(client.futures) - before)
-                thread.join(_TO_ANSWER)
-            raise RuntimeError("a worker was lost while trees were grown")
-    if failed:
-        raise failed[0]
-
-
-def _cancel(client: Any, keys: set[Any]) -> None:
-    from distributed import Future
-
-    together = [key for key in keys if str(key).startswith(_COLLECTIVE)]
-    client.cancel([Future(key, client) for key in together])
-
-
-def _lost(client: Any, workers: Sequence[str], *, at_once: bool = False) -> bool:
-    """Whether a worker is gone; the scheduler may need a moment to see it."""
-    gone = not set(workers) <= set(client.nthreads())
-    if gone or at_once:
-        return gone
-    time.sleep(2 * _LOOK_EVERY)
-    return _lost(client, workers, at_once=True)
-
-
-def _free(client: Any, workers: Sequence[str]) -> None:
-    """Start those workers again that are caught in a conversation with one that is lost."""
-    from distributed import TimeoutError as TimedOut
-
-    for worker in set(workers) & set(client.nthreads()):
-        answer = client.submit(int, workers=[worker], allow_other_workers=False, pure=False)
-        try:
-            answer.result(timeout=_TO_ANSWER)
-        except TimedOut:
-            client.restart_workers([worker], raise_for_error=False)
-
-
-def _most_workers(client: Any) -> int:
-    """How many there were at most within the last minute: one that was lost just now is about to come back."""
-    since = time.time() - _TO_COME_BACK
-    there = most = len(client.nthreads())
-    for when, event in reversed(client.get_events("all")):
-        if when < since:
-            break
-        action = event.get("action") if isinstance(event, dict) else None
-        there += (action == "remove-worker") - (action == "add-worker")
-        most = max(most, there)
-    return most
-
-
-def _workers(client: Any, wanted: int) -> list[str]:
-    """The addresses of all workers, once there are as many as are wanted, or those that are there after a while.
-
-    They are in the order of their names, which they keep when they are started again, as XGBoost numbers them.
-    """
-    until = time.monotonic() + _TO_COME_BACK
-    while len(found := client.nthreads()) < wanted and (time.monotonic() < until or not found):
-        time.sleep(_LOOK_EVERY)
-    names = client.run(_name_of_worker, workers=list(found))
-    return sorted(found, key=lambda address: (str(names[address]), address))
-
-
-def _name_of_worker(dask_worker: Any) -> Any:
-    return dask_worker.name

@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import _safe_indexing
 
-from tightset.compute.dask_rows import Kept, Partitions
+from tightset.compute.rows import Kept, RowSource
 from tightset.models.class_scores import (
     LEAST,
     LEAST_GIVEN,
@@ -60,7 +60,7 @@ def can_be_trained_there(estimator: Any) -> bool:
 
 
 def cross_fit_there(
-    estimator: Any, X: Partitions, y: np.ndarray, weight: np.ndarray | None, how: CrossFitting
+    estimator: Any, X: RowSource, y: np.ndarray, weight: np.ndarray | None, how: CrossFitting
 ) -> tuple[CrossFitted, HeldOutThere]:
     """As `crossfit.cross_fit`, but for the held-out scores, which are empty there."""
     classes, folds, rng, progress, _ = how
@@ -98,7 +98,7 @@ def cross_fit_there(
 
 def _by_cluster(
     estimator: Any,
-    X: Partitions,
+    X: RowSource,
     y: np.ndarray,
     weight: np.ndarray | None,
     how: CrossFitting,
@@ -117,7 +117,7 @@ def _by_cluster(
 
 def _in_parts(
     estimator: Any,
-    X: Partitions,
+    X: RowSource,
     y: np.ndarray,
     weight: np.ndarray | None,
     how: CrossFitting,

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from tightset.compute.arrays import label_counts
-from tightset.compute.dask_rows import Partitions
 from tightset.compute.progress import Progress
 from tightset.compute.rows import MemoryRows
 from tightset.conformal.splits import fold_of_rows, sample_of_rows
@@ -123,7 +122,6 @@ def _there(
         folds[:, rows.y == label] = how.folds[:, first : first + count]
         first += count
     how = how._replace(folds=folds)
-    assert isinstance(rows.X, Partitions)  # noqa: S101 - what is lazy is
     fitted, held_out = cross_fit_there(estimator, rows.X, rows.y, rows.weight, how)
     everything = Everything(replace(rows, weight=normalised(rows.weight)), fitted, held_out)
     whole, averaged = held_out.of_some(taken)
