@@ -32,6 +32,7 @@ from sklearn.naive_bayes import GaussianNB
 from tightset import SCPOClassifier, Search
 
 COLUMNS, CLASSES, BLOCK = 20, 5, 250_000
+MILLION = 1_000_000
 
 # Workers give every freed megabyte back to the system by default, only to ask for it again; docs/distributed.md.
 KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(2**28), "MALLOC_MMAP_THRESHOLD_": str(2**28)}
@@ -223,7 +224,7 @@ def small_base(rows: int) -> dict[str, Any]:
     return found
 
 
-PARTS = ("columns", "base", "base-small")
+PARTS = ("columns", "base-million", "base", "base-small")
 
 
 def main() -> None:
@@ -246,9 +247,14 @@ def main() -> None:
     ):
         found |= {"workers": 2, "memory_limit": "2 GB"}
         if asked.part == "columns":
-            found |= small(client, 1_000_000) | large(client, asked.rows)
+            found |= small(client, MILLION) | large(client, asked.rows)
+        elif asked.part == "base-million":
+            on_top(trees()).fit(*generated(MILLION))
+            found["base"] = found.get("base", {}) | {"client_mb_million": client_mb()}
         elif asked.part == "base":
-            found["base"] = found.get("base", {}) | large_base(client, asked.base_rows)
+            base = found["base"] | large_base(client, asked.base_rows)
+            more = (base["client_mb"] - base["client_mb_million"]) * 2**20
+            found["base"] = base | {"client_bytes_per_row": more / (asked.base_rows - MILLION)}
         else:
             found["base"] = found.get("base", {}) | small_base(200_000)
     print(json.dumps(found, indent=2))

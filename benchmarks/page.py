@@ -294,7 +294,7 @@ The farthest apart are {far["set"]} at {100 * far["level"]:g} %, by {100 * abs(f
 
 
 def dask_section(dask: Json) -> str:
-    """From what `dask_scale.py` stores."""
+    """From what `dask_scale.py` stores of rows on a cluster."""
     if not dask:
         return ""
     seconds, peaks = dask["small_seconds"], [f"{gb:.2f}" for gb in dask["peak_worker_gb"]]
@@ -310,6 +310,26 @@ was {listed(peaks)} GB. On 500,000 new rows coverage is {100 * dask["coverage"]:
 On {dask["small_rows"]:,} rows, which fit both: in memory {seconds["in_memory"]:.0f} s, in partitions {seconds["dask"]:.0f} s. Parameters differ by at most {dask["theta_difference"]:.1g}, and the
 sets of 100,000 new rows are {"equal" if dask["sets_equal"] else "**not** equal"}. With one of the two workers killed in the middle of the fit: {seconds["dask_one_killed"]:.0f} s, parameters differ by
 {dask["killed_theta_difference"]:.1g}, and sets are {"equal" if dask["killed_sets_equal"] else "**not** equal"}.
+{base_section(dask.get("base", {}))}"""
+
+
+def base_section(base: Json) -> str:
+    """What `dask_scale.py` stores of classifiers that are trained where the rows lie."""
+    if not base:
+        return ""
+    bayes, trees = base["bayes"], base["trees"]
+    peaks = listed([f"{gb:.2f}" for gb in base["peak_worker_gb"]])
+    return f"""
+The same workers on top of a classifier (`estimator=DaskLGBMClassifier(n_estimators=10, num_leaves=15, learning_rate=0.3)`, `search="fast"`,
+90 %): {base["rows"]:,} rows are cross-fitted, trained on and calibrated in {base["fit_s"] / 60:.0f} minutes. The client, which has the scheduler too, took
+{base["client_mb_before"]:.0f} MB before and at most {base["client_mb"]:.0f} MB while it fitted, {base["client_bytes_per_row"]:.1f} bytes for each row beyond the first million; the peak
+memory of the workers was {peaks} GB. On 500,000 new rows coverage is {100 * base["coverage"]:.2f} % and the mean size {base["mean_size"]:.3f} (the trees
+alone on held-out rows: {base["held_out_size_of_trees"]:.3f}). With a worker killed while trees were grown: {base["killed_fit_s"] / 60:.0f} minutes, and the sets of 100,000
+new rows are {"equal" if base["killed_sets_equal"] else "**not** equal"}.
+
+On {base["small_rows"]:,} rows, in memory and in partitions, of the sets of 100,000 new rows {bayes["sets_that_differ"]:,} differ on top of naive Bayes (p-values by at most
+{bayes["p_difference"]:.1g}), which learns the same from partitions, and {trees["sets_that_differ"]:,} on top of the trees, which a cluster grows otherwise than one machine: sets
+hold {trees["mean_size_in_memory"]:.3f} labels in memory and {trees["mean_size_dask"]:.3f} in partitions.
 """
 
 
