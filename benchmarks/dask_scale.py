@@ -154,7 +154,7 @@ def trees() -> DaskLGBMClassifier:
 
 
 def on_top(base: Any) -> SCPOClassifier:
-    return SCPOClassifier(0.9, estimator=base, search=Search.fast(), random_state=0, verbose=False)
+    return SCPOClassifier(0.9, estimator=base, search=Search.fast(folds=3), random_state=0, verbose=False)
 
 
 def client_mb() -> float:

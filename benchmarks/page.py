@@ -320,7 +320,7 @@ def base_section(base: Json) -> str:
     bayes, trees = base["bayes"], base["trees"]
     peaks = listed([f"{gb:.2f}" for gb in base["peak_worker_gb"]])
     return f"""
-The same workers on top of a classifier (`estimator=DaskLGBMClassifier(n_estimators=10, num_leaves=15, learning_rate=0.3)`, `search="fast"`,
+The same workers on top of a classifier (`estimator=DaskLGBMClassifier(n_estimators=10, num_leaves=15, learning_rate=0.3)`, `search=Search.fast(folds=3)`,
 90 %): {base["rows"]:,} rows are cross-fitted, trained on and calibrated in {base["fit_s"] / 60:.0f} minutes. The client, which has the scheduler too, took
 {base["client_mb_before"]:.0f} MB before and at most {base["client_mb"]:.0f} MB while it fitted, {base["client_bytes_per_row"]:.1f} bytes for each row beyond the first million; the peak
 memory of the workers was {peaks} GB. On 500,000 new rows coverage is {100 * base["coverage"]:.2f} % and the mean size {base["mean_size"]:.3f} (the trees

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
@@ -199,6 +200,19 @@ def test_classifiers_of_a_cluster_train_in_memory_too(make, tmp_path):
         on_top(make()).fit(ROWS, THERE)
     with pytest.raises(ValueError, match=r"must not be a Pipeline around .*prepare the collection"):
         on_top(make_pipeline(StandardScaler(), make())).fit(X, y)
+
+
+def test_weights_that_a_classifier_did_not_request_do_not_reach_it():
+    weight = np.random.default_rng(0).uniform(0.5, 2, N)
+    with config_context(enable_metadata_routing=True):
+        base = GaussianNB().set_fit_request(sample_weight=False)
+        clf = on_top(base, confidence=0.9).set_fit_request(sample_weight=True)
+        expected = clone(clf).fit(X, y, sample_weight=weight)
+        found = clf.fit(ROWS, THERE, sample_weight=weight)
+        in_memory = on_top(lightgbm_on_dask().set_fit_request(sample_weight=False), confidence=0.9)
+        in_memory.set_fit_request(sample_weight=True).fit(X, y, sample_weight=weight)
+    assert_same(expected, found)
+    assert in_memory.evaluate(X_new, y_new)["coverage"] > 0.85
 
 
 def die_once(poison, block):

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["fit_together"]
 
-_COLLECTIVE = ("_train_part", "fn")  # what the tasks of LightGBM and XGBoost are called that train together
 _ATTEMPTS = 4
 _LOOK_EVERY = 0.5  # seconds
 _TO_COME_BACK = 60.0  # seconds that lost workers have to be started again
@@ -125,7 +124,11 @@ def _head(X: Any) -> Any:
 
 
 def _watched(client: Any, workers: list[str], work: Callable[[], None]) -> None:
-    """Do it, and give it up if one of the workers is lost, for which the others would wait forever."""
+    """Do it, and give it up if one of the workers is lost, for which the others would wait forever.
+
+    Then all that the client was asked for meanwhile is cancelled: tasks that only a lost worker may do stay undone, and
+    whatever is asked of the same partitions later would wait for them.
+    """
     before, failed = set(client.futures), list[BaseException]()
 
     def run() -> None:
@@ -140,19 +143,18 @@ def _watched(client: Any, workers: list[str], work: Callable[[], None]) -> None:
         thread.join(_LOOK_EVERY)
         if thread.is_alive() and _lost(client, workers, at_once=True):
             thread.join(_TO_ANSWER)  # XGBoost sees it
-            if thread.is_alive():
-                _cancel(client, set(client.futures) - before)
-                thread.join(_TO_ANSWER)
+            _cancel(client, set(client.futures) - before)
+            thread.join(_TO_ANSWER)
             raise RuntimeError("a worker was lost while trees were grown")
     if failed:
+        _cancel(client, set(client.futures) - before)
         raise failed[0]
 
 
 def _cancel(client: Any, keys: set[Any]) -> None:
     from distributed import Future
 
-    together = [key for key in keys if str(key).startswith(_COLLECTIVE)]
-    client.cancel([Future(key, client) for key in together])
+    client.cancel([Future(key, client) for key in keys])
 
 
 def _lost(client: Any, workers: Sequence[str], *, at_once: bool = False) -> bool:

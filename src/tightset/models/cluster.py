@@ -12,6 +12,7 @@ from tightset.compute.arrays import label_counts
 from tightset.compute.rows import RowSource
 from tightset.models.class_scores import name_of
 from tightset.models.classifiers import untrained
+from tightset.models.routing import Unweighted, without_requests
 
 __all__ = ["fit_on_cluster", "needs_cluster", "without_cluster"]
 
@@ -29,13 +30,15 @@ def without_cluster(estimator: Any) -> Any:
     >>> without_cluster("auto")
     'auto'
     """
+    if isinstance(estimator, Unweighted):
+        return estimator._replace(estimator=without_cluster(estimator.estimator))
     if isinstance(estimator, FrozenEstimator):
         inner = without_cluster(estimator.estimator)
         return estimator if inner is estimator.estimator else FrozenEstimator(inner)
     if not needs_cluster(estimator):
         return estimator
     if hasattr(estimator, "to_local"):
-        return estimator.to_local()
+        return without_requests(estimator).to_local()  # which LightGBM cannot copy
     from xgboost import XGBClassifier
 
     local = XGBClassifier(**estimator.get_params())
