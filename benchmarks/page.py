@@ -327,8 +327,8 @@ memory of the workers was {peaks} GB. On 500,000 new rows coverage is {100 * bas
 alone on held-out rows: {base["held_out_size_of_trees"]:.3f}). With a worker killed while trees were grown: {base["killed_fit_s"] / 60:.0f} minutes, and the sets of 100,000
 new rows are {"equal" if base["killed_sets_equal"] else "**not** equal"}.
 
-On {base["small_rows"]:,} rows, in memory and in partitions, of the sets of 100,000 new rows {bayes["sets_that_differ"]:,} differ on top of naive Bayes (p-values by at most
-{bayes["p_difference"]:.1g}), which learns the same from partitions, and {trees["sets_that_differ"]:,} on top of the trees, which a cluster grows otherwise than one machine: sets
+On {base["small_rows"]:,} rows, in memory and in partitions, of the sets of 100,000 new rows {bayes["sets_that_differ"]:,} differ on top of naive Bayes (`BernoulliNB`; p-values by
+at most {bayes["p_difference"]:.1g}), which learns the same from partitions, and {trees["sets_that_differ"]:,} on top of the trees, which a cluster grows otherwise than one machine: sets
 hold {trees["mean_size_in_memory"]:.3f} labels in memory and {trees["mean_size_dask"]:.3f} in partitions.
 """
 
