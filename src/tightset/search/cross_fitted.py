@@ -50,13 +50,16 @@ class CrossFittedRows(NamedTuple):
         """The columns of X as numbers, or None."""
         return as_numbers(self.given.X.gather()) if self.numbers else None
 
+    def by_fold(self) -> Self:
+        """In the order of folds, as training is fastest."""
+        order = np.argsort(self.fold, kind="stable")
+        fitted = [one.take(order) for one in self.fitted]
+        return self._replace(given=self.given.take(order), fold=self.fold[order], fitted=fitted)
+
     def sampled(self, taken: np.ndarray) -> Self:
         """The rows that a mask takes, and all of them in the background."""
         at, rows = np.flatnonzero(taken), self.rows
-        some = [
-            one._replace(held_out_whole=one.held_out_whole[at], held_out_averaged=one.held_out_averaged[at])
-            for one in self.fitted
-        ]
+        some = [one.take(at) for one in self.fitted]
         return type(self)(rows.take(at), self.fold[at], some, self.numbers, Everything(rows, self.fitted[0]))
 
 

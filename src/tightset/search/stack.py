@@ -91,13 +91,9 @@ def stacked_search(bases: Bases, rows: TrainingRows, aim: Aim, search: Search, r
     weights = [_CROSS_FIT] * len(bases.estimators), [_LOGISTIC * mixes, _LOGISTIC], [1.0] * len(aim.levels)
     *parts, on_all = runtime.progress.split(*chain.from_iterable(weights), float(sampled))
     how: Any = {"sampled": sampled, "columns": bases.columns}
-    seen = cross_fitted(bases.estimators, rows, search, runtime, parts[: len(bases.estimators)], rng, **how)
-    on_columns, on_scores, *of_levels = parts[len(bases.estimators) :]
-    by_fold = np.argsort(seen.fold, kind="stable")  # as training is fastest
-    fitted = [one.take(by_fold) for one in seen.fitted]
-    given, fold = seen.given.by_fold(seen.fold)
-    X, rows = seen.columns(), seen.rows.take(by_fold)
-    X = None if X is None else X[by_fold]
+    seen = cross_fitted(bases.estimators, rows, search, runtime, parts[: len(bases.estimators)], rng, **how).by_fold()
+    given, rows, fold, fitted, X = seen.given, seen.rows, seen.fold, seen.fitted, seen.columns()
+    on_columns, on_scores, *of_levels = parts[len(fitted) :]
     if not search.average:
         fitted = [one._replace(averaged=one.whole, held_out_averaged=one.held_out_whole) for one in fitted]
     with runtime.threads() as threads:
