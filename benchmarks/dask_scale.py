@@ -8,6 +8,7 @@ LightGBM grows on the cluster, and naive Bayes, which learns by partition. Resul
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import resource
@@ -169,7 +170,7 @@ def killed_after(client: Client, seconds: float) -> threading.Timer:
 
 
 def large_base(client: Client, rows: int) -> dict[str, Any]:
-    """On top of trees that the cluster grows: time, memory, and the same again with a worker killed."""
+    """On top of trees that the cluster grows: time, memory, and the sets of new rows as a digest."""
     X, y = generated(rows)
     before = client_mb()
     watch = Watch(client)
@@ -177,29 +178,35 @@ def large_base(client: Client, rows: int) -> dict[str, Any]:
     begun = time.perf_counter()
     clf = on_top(trees()).fit(X, y)
     seconds, peak = time.perf_counter() - begun, client_mb()
-    found = clf.evaluate(*generated(BLOCK * 2))
-    print(json.dumps({"fit_s": seconds, "client_mb": peak, "before": before}), clf.summary(), flush=True)
-    killer = killed_after(client, 0.4 * seconds)
-    begun = time.perf_counter()
-    wounded = on_top(trees()).fit(X, y)
-    seconds_killed = time.perf_counter() - begun
-    killer.join()
     watch.over.set()
     watch.join()
-    X_new = rows_of_block(10**9, 100_000)
+    found = clf.evaluate(*generated(BLOCK * 2))
     return {
         "rows": rows,
         "fit_s": seconds,
         "client_mb_before": before,
         "client_mb": peak,
         "peak_worker_gb": sorted(watch.peaks.values(), reverse=True),
-        "killed_fit_s": seconds_killed,
-        "killed_sets_equal": bool((clf.predict_set(X_new) == wounded.predict_set(X_new)).all()),
-        "client_mb_killed": client_mb(),
+        "sets": digest(clf),
         "coverage": found["coverage"],
         "mean_size": found["mean_size"],
         "held_out_size_of_trees": clf.folds_[0].record[0].verdict.baseline,
     }
+
+
+def killed_base(client: Client, base: dict[str, Any]) -> dict[str, Any]:
+    """The same again, with a worker killed on the way."""
+    killer = killed_after(client, 0.4 * base["fit_s"])
+    begun = time.perf_counter()
+    clf = on_top(trees()).fit(*generated(base["rows"]))
+    seconds = time.perf_counter() - begun
+    killer.join()
+    return {"killed_fit_s": seconds, "killed_sets_equal": digest(clf) == base["sets"]}
+
+
+def digest(clf: SCPOClassifier) -> str:
+    """Of the sets of 100,000 new rows."""
+    return hashlib.sha256(np.packbits(clf.predict_set(rows_of_block(10**9, 100_000))).tobytes()).hexdigest()
 
 
 def small_base(rows: int) -> dict[str, Any]:
@@ -224,7 +231,7 @@ def small_base(rows: int) -> dict[str, Any]:
     return found
 
 
-PARTS = ("columns", "base-million", "base", "base-small")
+PARTS = ("columns", "base-million", "base", "base-killed", "base-small")
 
 
 def main() -> None:
@@ -255,6 +262,8 @@ def main() -> None:
             base = found["base"] | large_base(client, asked.base_rows)
             more = (base["client_mb"] - base["client_mb_million"]) * 2**20
             found["base"] = base | {"client_bytes_per_row": more / (asked.base_rows - MILLION)}
+        elif asked.part == "base-killed":
+            found["base"] |= killed_base(client, found["base"])
         else:
             found["base"] = found.get("base", {}) | small_base(200_000)
     print(json.dumps(found, indent=2))

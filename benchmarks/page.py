@@ -318,19 +318,25 @@ def base_section(base: Json) -> str:
     if not base:
         return ""
     bayes, trees = base["bayes"], base["trees"]
-    peaks = listed([f"{gb:.2f}" for gb in base["peak_worker_gb"]])
     return f"""
-The same workers on top of a classifier (`estimator=DaskLGBMClassifier(n_estimators=10, num_leaves=15, learning_rate=0.3)`, `search=Search.fast(folds=3)`,
-90 %): {base["rows"]:,} rows are cross-fitted, trained on and calibrated in {base["fit_s"] / 60:.0f} minutes. The client, which has the scheduler too, took
-{base["client_mb_before"]:.0f} MB before and at most {base["client_mb"]:.0f} MB while it fitted, {base["client_bytes_per_row"]:.1f} bytes for each row beyond the first million; the peak
-memory of the workers was {peaks} GB. On 500,000 new rows coverage is {100 * base["coverage"]:.2f} % and the mean size {base["mean_size"]:.3f} (the trees
-alone on held-out rows: {base["held_out_size_of_trees"]:.3f}). With a worker killed while trees were grown: {base["killed_fit_s"] / 60:.0f} minutes, and the sets of 100,000
-new rows are {"equal" if base["killed_sets_equal"] else "**not** equal"}.
+The same workers on top of a classifier (`estimator=DaskLGBMClassifier(n_estimators=10, num_leaves=15, learning_rate=0.3)`,
+`search=Search.fast(folds=3)`, 90 %): {base["rows"]:,} rows are cross-fitted, trained on and calibrated in {base["fit_s"] / 60:.0f} minutes. The client, which has the
+scheduler too, took {base["client_mb_before"]:.0f} MB before and at most {base["client_mb"]:.0f} MB while it fitted, {base["client_bytes_per_row"]:.1f} bytes for each row beyond the first
+million. {after_kill(base)}
 
 On {base["small_rows"]:,} rows, in memory and in partitions, of the sets of 100,000 new rows {bayes["sets_that_differ"]:,} differ on top of naive Bayes (`BernoulliNB`; p-values by
 at most {bayes["p_difference"]:.1g}), which learns the same from partitions, and {trees["sets_that_differ"]:,} on top of the trees, which a cluster grows otherwise than one machine: sets
 hold {trees["mean_size_in_memory"]:.3f} labels in memory and {trees["mean_size_dask"]:.3f} in partitions.
 """
+
+
+def after_kill(base: Json) -> str:
+    """What a second fit of the same rows gave, with a worker killed."""
+    if "killed_fit_s" not in base:
+        return ""
+    return f"""The peak memory of the workers was {listed([f"{gb:.2f}" for gb in base["peak_worker_gb"]])} GB. On 500,000 new rows coverage is {100 * base["coverage"]:.2f} %
+and the mean size {base["mean_size"]:.3f} (the trees alone on held-out rows: {base["held_out_size_of_trees"]:.3f}). With a worker lost on the way: {base["killed_fit_s"] / 60:.0f} minutes, and
+the sets of 100,000 new rows are {"equal" if base["killed_sets_equal"] else "**not** equal"}."""
 
 
 CLOSING = """## How noise is handled
