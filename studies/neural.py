@@ -126,21 +126,23 @@ class Workshop:
         runs = iter(self.trainers.train([job for _, _, jobs in several for job in jobs]))
         return [Group(settings, told, [next(runs) for _ in jobs]) for settings, told, jobs in several]
 
-    def _of_cross_entropy(self, level: float) -> list[Group]:
-        """With each of its settings; the level chooses the epoch."""
-        jobs = [[Job(how, (level,), member) for member in range(MEMBERS)] for how in CROSS_ENTROPY]
-        return self.groups([(how, _told(how), own) for how, own in zip(CROSS_ENTROPY, jobs, strict=True)])
+    def _of_cross_entropy(self, level: float, epochs: int) -> list[Group]:
+        """With each of its settings of so many epochs; the level chooses the epoch."""
+        several = [how for how in CROSS_ENTROPY if how.warm_epochs == epochs]
+        jobs = [[Job(how, (level,), member) for member in range(MEMBERS)] for how in several]
+        return self.groups([(how, _told(how), own) for how, own in zip(several, jobs, strict=True)])
 
     def start(self, level: float) -> Group:
         """Where other losses begin: the best networks of cross-entropy that were not trained for long."""
         least = min(how.warm_epochs for how in CROSS_ENTROPY)
-        short = [one for one in self.of_cross_entropy(level) if one.settings.warm_epochs == least]
-        return min(short, key=lambda one: one.aside((level,)))
+        return min(self.of_cross_entropy(level, least), key=lambda one: one.aside((level,)))
 
     def _best(self, method: str, levels: tuple[float, ...]) -> Group:
         """The networks of a method, with the settings that are best on rows held aside."""
         if method == "cross-entropy":
-            return min(self.of_cross_entropy(levels[0]), key=lambda one: one.aside(levels))
+            lengths = sorted({how.warm_epochs for how in CROSS_ENTROPY})
+            every = [one for epochs in lengths for one in self.of_cross_entropy(levels[0], epochs)]
+            return min(every, key=lambda one: one.aside(levels))
         kind = method.removesuffix(SCRATCH)
         from_scratch, start = method != kind, self.start(levels[-1])
         several = []

@@ -1,12 +1,14 @@
 """`SCPOLoss` against the NumPy objectives, and on mini-batches."""
 
 import pickle
+import re
 
 import numpy as np
 import pytest
 
 from tightset.conformal.costs import cost_matrix
 from tightset.conformal.inefficiency import as_inefficiency
+from tightset.exceptions import TightsetWarning
 from tightset.objectives.on_terms import OnTerms, TermsOfRows
 from tightset.objectives.penalised import FORMS, Penalised
 from tightset.objectives.profiled import Profiled
@@ -166,17 +168,13 @@ def test_what_was_remembered_is_part_of_the_state(torch, make, many, tmp_path):
     )
 
 
-@pytest.mark.parametrize(
-    "how",
-    [{}, {"label_conditional": True}, {"cost": COSTS, "inefficiency": "log"}, {"objective": "penalised", "q": 0.5}],
-    ids=str,
-)
-def test_what_is_replayed_is_what_would_be_computed(torch, make, many, how, monkeypatch):
-    Z, y = many
-    captures, real = [], torch.cuda.is_available()
+@pytest.fixture
+def replays_as_graphs(torch, monkeypatch):
+    """Lets a loss replay as on a GPU; returns the shapes of what is captured, or None where there is a GPU."""
+    captures = []
 
     def recorded(compute, inputs):  # as a graph does: nothing happens now, and later what is in the inputs then
-        captures.append(inputs[0].shape)
+        captures.append(tuple(inputs[0].shape))
         outputs = torch.zeros(()), torch.zeros_like(inputs[0])
 
         def replay():
@@ -185,24 +183,92 @@ def test_what_is_replayed_is_what_would_be_computed(torch, make, many, how, monk
 
         return replay, outputs
 
-    plain, replayed = make(**how, memory=300), make(**how, memory=300)
-    if not real:
+    def allow(criterion):
+        if torch.cuda.is_available():
+            return None
         monkeypatch.setattr("tightset.neural.replay.captured", recorded)
-        monkeypatch.setattr(replayed.replays, "can", lambda _: True)
+        monkeypatch.setattr(criterion.replays, "can", lambda _: criterion.replays.on)
+        return captures
+
+    return allow
+
+
+def pair_of_gradients(torch, pair, Z, y, weighted):
+    """The loss and its gradient in single precision, of each of a pair of losses."""
+    at = "cuda" if torch.cuda.is_available() else "cpu"
+    for criterion in pair:
+        logits = torch.tensor(Z, dtype=torch.float32, device=at, requires_grad=True)
+        weight = torch.linspace(0.5, 1.5, len(Z), device=at) if weighted else None
+        value = criterion(logits, torch.tensor(y, device=at), sample_weight=weight)
+        value.backward()
+        yield value.item(), logits.grad.cpu().numpy()
+
+
+WAYS = pytest.mark.parametrize(
+    "how",
+    [{}, {"label_conditional": True}, {"cost": COSTS, "inefficiency": "log"}, {"objective": "penalised", "q": 0.5}],
+    ids=str,
+)
+
+
+@WAYS
+def test_what_is_replayed_is_what_would_be_computed(torch, make, many, how, replays_as_graphs):
+    Z, y = many
+    plain, replayed = make(**how, memory=300), make(**how, memory=300)
     plain.replays.on = False
-    at = "cuda" if real else "cpu"
+    captures = replays_as_graphs(replayed)
+    weighted = not {"cost", "objective"} & set(how)
     for batch in (*torch.arange(1000).split(100), *torch.arange(1000, 1600).split(70)):
-        found = []
-        for criterion in (plain, replayed):
-            logits = torch.tensor(Z[batch], dtype=torch.float32, device=at, requires_grad=True)
-            weight = None if "cost" in how or "objective" in how else torch.linspace(0.5, 1.5, len(batch), device=at)
-            value = criterion(logits, torch.tensor(y[batch], device=at), sample_weight=weight)
-            value.backward()
-            found.append((value.detach().cpu().numpy(), logits.grad.cpu().numpy()))
-        np.testing.assert_allclose(found[1][0], found[0][0], rtol=1e-6)
-        np.testing.assert_allclose(found[1][1], found[0][1], rtol=0, atol=1e-9)
-    assert real or captures == [(100, C), (70, C)]
+        wanted, found = pair_of_gradients(torch, (plain, replayed), Z[batch], y[batch], weighted)
+        np.testing.assert_allclose(found[0], wanted[0], rtol=1e-6)
+        np.testing.assert_allclose(found[1], wanted[1], rtol=0, atol=1e-9)
+    assert captures in (None, [(100, C), (70, C)])
     pickle.loads(pickle.dumps(replayed))  # without its graphs
+
+
+@WAYS
+def test_thresholds_that_follow_drifting_batches_are_those_that_are_solved_for(
+    torch, make, many, how, replays_as_graphs
+):
+    Z, y = many
+    plain, replayed = make(**how, memory=200), make(**how, memory=200)
+    plain.replays.on = False
+    captures = replays_as_graphs(replayed)
+    for at, batch in enumerate(torch.arange(4000).split(400)):
+        # From batch to batch thresholds move by up to a unit of the sigmoid, and to and fro.
+        drifting = (1 + 0.1 * at + 0.2 * (at % 2)) * Z[batch]
+        wanted, found = pair_of_gradients(torch, (plain, replayed), drifting, y[batch], at % 3 == 0)
+        np.testing.assert_allclose(replayed.threshold.cpu(), plain.threshold.cpu(), atol=2e-5)
+        np.testing.assert_allclose(found[0], wanted[0], rtol=2e-5)
+        np.testing.assert_allclose(found[1], wanted[1], rtol=0, atol=2e-5 * abs(wanted[1]).max())
+    assert captures in (None, [(400, C)] * 2)  # with weights and without
+    lost = np.full_like(Z[:400], np.nan)
+    for rows in (lost, drifting):
+        wanted, found = pair_of_gradients(torch, (plain, replayed), rows, y[batch], weighted=False)
+    np.testing.assert_allclose(found[1], wanted[1], rtol=0, atol=2e-5 * abs(wanted[1]).max())
+    replayed.forget()
+    assert not replayed.solved
+
+
+def test_where_a_capture_fails_batches_are_computed_one_by_one(torch, make, many, replays_as_graphs, monkeypatch):
+    Z, y = many
+    plain, replayed = make(memory=150), make(memory=150)
+    plain.replays.on = False
+    replays_as_graphs(replayed)
+    asked = []
+
+    def refused(*_):
+        asked.append(1)
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr("tightset.neural.replay.captured", refused)
+    said = "SCPOLoss cannot be captured as a CUDA graph here (RuntimeError('out of memory')); batches take longer"
+    batches = torch.arange(1000).split(100)
+    with pytest.warns(TightsetWarning, match=re.escape(said)) as told:
+        pairs = [list(pair_of_gradients(torch, (plain, replayed), Z[one], y[one], weighted=False)) for one in batches]
+    for wanted, found in pairs:
+        np.testing.assert_array_equal(found[1], wanted[1])
+    assert len(asked) == len(told) == 1
 
 
 def test_numbers_that_are_not_finite_are_not_remembered_for_ever(torch, make, many):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import ceil
 from typing import Any
 
@@ -16,7 +17,7 @@ with needed_for("SCPOLoss", "torch"):
 from tightset.conformal.costs import cost_matrix
 from tightset.conformal.inefficiency import LOG, SIZE, as_inefficiency
 from tightset.conformal.ranks import significance
-from tightset.neural.memory import Memory, OwnScores, by_category, solve
+from tightset.neural.memory import Memory, OwnScores, by_category, follow, solve
 from tightset.neural.replay import Replays
 from tightset.objectives.penalised import FORMS, transformed
 from tightset.objectives.terms import Terms
@@ -141,7 +142,7 @@ class SCPOLoss(nn.Module):
         self.register_buffer("swept", torch.zeros(self.T, dtype=torch.float64))
         rows = ceil(_ROWS_BELOW / self.eps) * self.T if memory is None else memory
         self.memory = Memory(rows if labels is None else min(rows, len(labels)))
-        self.replays = Replays()
+        self.replays, self.solved = Replays(), False  # whether there are thresholds of a batch before
 
     def _check_parameters(self, memory: Any, *, single: bool) -> None:
         if not isinstance(self.n_classes, (int, np.integer)) or self.n_classes < 2:
@@ -190,6 +191,7 @@ class SCPOLoss(nn.Module):
     def forget(self) -> None:
         """Remember no row, as at the start."""
         self.memory.forget()
+        self.solved = False
 
     # ---- the loss -----------------------------------------------------------------------------------------------
 
@@ -219,10 +221,14 @@ class SCPOLoss(nn.Module):
         with torch.no_grad():
             slots = self.memory.slots(len(y), logits.device) if self.training else None
             inputs = (logits.detach(), y, groups, sample_weight, slots)
+            follows = self.training and slots is None and self.solved and self.replays.can(logits)
             # Somebody else's f may look at its numbers, which no graph can.
-            steady = slots is not None and self.memory.full and self.f in (SIZE, LOG)
-            how = (self.gamma, self.cross_entropy, self.lam, self.q, self.memory.weighted, self.threshold.data_ptr())
-            value, derivative = self.replays.run(self._value_and_gradient, inputs, how, steady=steady)
+            steady = (follows or (slots is not None and self.memory.full)) and self.f in (SIZE, LOG)
+            how = (follows, self.gamma, self.cross_entropy, self.lam, self.q)
+            where = (self.memory.weighted, self.threshold.data_ptr())
+            compute = partial(self._value_and_gradient, follows=follows)
+            value, derivative = self.replays.run(compute, inputs, (*how, *where), steady=steady)
+            self.solved = self.solved or self.training
         return _Stated.apply(logits, value, derivative)
 
     def _check(self, logits: Tensor, y: Tensor, groups: Tensor | None) -> None:
@@ -239,12 +245,12 @@ class SCPOLoss(nn.Module):
             raise ValueError("groups belong to n_groups: give both or neither")
 
     def _value_and_gradient(
-        self, logits: Tensor, y: Tensor, groups: Tensor | None, sample_weight: Tensor | None, slots: Tensor | None
+        self, logits: Tensor, y: Tensor, groups: Any, sample_weight: Any, slots: Tensor | None, *, follows: bool
     ) -> tuple[Tensor, Tensor]:
         """The loss and its derivative with respect to the logits ``(m, C)``.
 
-        Once the memory is full, it never looks at a number and changes what it keeps in place, so that it can be
-        replayed.
+        Once the memory is full, or if thresholds follow those of the batch before, it never looks at a number and
+        changes what it keeps in place, so that it can be replayed.
         """
         kind = logits.dtype if logits.dtype == torch.float64 else torch.float32
         Z, y = logits.to(kind), y.long()
@@ -260,7 +266,7 @@ class SCPOLoss(nn.Module):
         z = self.gamma * (A if self.price is None else A - self.offset)
         own_weight = None if sample_weight is None and self.T == 1 else torch.ones_like(z[:, 0]) * m * _row(w)
         own = OwnScores(z.gather(1, at)[:, 0], own_category, own_weight)
-        value, G = self._in_scores(z, own, w, at, index, y, slots)
+        value, G = self._in_scores(z, own, w, at, index, y, slots, follows=follows)
         if self.cross_entropy:
             mixed = -self.cross_entropy * w * torch.ones_like(Z[:, :1])
             value = value + (mixed * log_p.gather(1, at)).sum()
@@ -272,13 +278,13 @@ class SCPOLoss(nn.Module):
         return value, G.to(logits.dtype)
 
     def _in_scores(
-        self, z: Tensor, own: OwnScores, w: Any, at: Tensor, index: Tensor, y: Tensor, slots: Tensor | None
+        self, z: Tensor, own: OwnScores, w: Any, at: Tensor, index: Tensor, y: Tensor, slots: Any, *, follows: bool
     ) -> tuple[Tensor, Tensor]:
         """The loss and its derivative with respect to the scores ``A``, ``z = gamma (A - offset)``.
 
         Weights ``w`` are ``(m, 1)``, or a number for all rows.
         """
-        q, slope, missed = self._over_many_rows(own, slots)
+        q, slope, missed = self._over_many_rows(own, slots, follows=follows)
         t = torch.sigmoid(z - (q if self.T == 1 else q[index]))
         price = None if self.price is None else self.price[y]
         s = (t if price is None else t * price).sum(1, keepdim=True)
@@ -301,7 +307,7 @@ class SCPOLoss(nn.Module):
 
     # ---- what is known of many rows -----------------------------------------------------------------------------
 
-    def _over_many_rows(self, own: OwnScores, slots: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    def _over_many_rows(self, own: OwnScores, slots: Any, *, follows: bool) -> tuple[Tensor, Tensor, Tensor]:
         """Thresholds ``q (T,)`` in units of the sigmoid, the slope of coverage there, and missed coverage ``V``."""
         rows = self.memory.with_those_before(own) if slots is None else self.memory.remember(own, slots)
         share = None if rows.weight is None else rows.weight.sum()
@@ -310,10 +316,13 @@ class SCPOLoss(nn.Module):
             covered = rows.total(torch.sigmoid(rows.z - q), 1)[0]
             covered = covered if share is None else covered / share
             return q, covered, covered - (1 - self.eps)
-        known = self.memory.seen > (0 if slots is None else len(own.z))  # thresholds of the batch before
-        q, slope = solve(rows, self.eps, self.threshold if known else None, self.T, exactly=rows is own)
+        if follows:
+            q, slope = follow(own, self.eps, self.threshold, self.T)
+        else:
+            known = self.memory.seen > (0 if slots is None else len(own.z))  # thresholds of the batch before
+            q, slope = solve(rows, self.eps, self.threshold if known else None, self.T, exactly=rows is own)
         if self.training:
-            self.threshold.copy_(q)
+            self.threshold.copy_(torch.where(q.isfinite(), q, self.threshold))
         return q, slope if share is None else slope / share, q
 
     def _running(self, batch: Tensor, m: int) -> Tensor:

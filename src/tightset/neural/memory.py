@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from math import log
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Memory", "OwnScores", "by_category", "solve"]
+__all__ = ["Memory", "OwnScores", "by_category", "follow", "solve"]
 
 _STEPS = 60  # of Newton's method, from anywhere
 _STEPS_ON = 1  # from the threshold of the batch before
+_STEPS_AFTER = 5  # of Newton's method for log-odds, from there
+_FURTHEST = 4.0  # that one of these goes
 _TINY = 1e-30
 
 
@@ -136,4 +139,25 @@ def solve(own: OwnScores, eps: float, q: Tensor | None, T: int, *, exactly: bool
             q = torch.where((newton > low) & (newton < high), newton, (low + high) / 2)
         else:
             q = q + change.clamp(-1, 1)
+    return q, slope
+
+
+def follow(own: OwnScores, eps: float, q: Tensor, T: int) -> tuple[Tensor, Tensor]:
+    """As `solve` exactly, in a fixed number of steps from thresholds ``q`` that are near, without looking at a number.
+
+    Newton's method for the log-odds of coverage, which are nearly linear in ``q``, and in its tails are.
+
+    >>> own = OwnScores(torch.tensor([0.0, 4.0]), None, None)
+    >>> follow(own, 0.5, torch.tensor([5.0]), 1)[0]
+    tensor([2.])
+    """
+    z, category, share = own.z, own.category, own.share(T)
+    goal = log((1 - eps) / eps)
+    for _ in range(_STEPS_AFTER):
+        t = torch.sigmoid(z - (q if category is None else q[category]))
+        covered = own.total(t, T)
+        slope = covered - own.total(t * t, T)
+        inside = (covered / share).clamp(1e-6, 1 - 1e-6)
+        change = (torch.logit(inside) - goal) * inside * (1 - inside) * share / slope.clamp_min(_TINY)
+        q = q + change.clamp(-_FURTHEST, _FURTHEST)
     return q, slope

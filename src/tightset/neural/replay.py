@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tightset.exceptions import warn
+
 __all__ = ["Replays", "captured"]
 
 _KEPT = 8  # graphs: of the sizes of batches that come again and again
@@ -17,9 +19,12 @@ Compute = Callable[..., Sequence[Tensor]]
 
 def captured(compute: Compute, inputs: Sequence[Tensor | None]) -> tuple[Callable[[], None], Sequence[Tensor]]:
     """What runs ``compute(*inputs)`` again, on what is in ``inputs`` then, and where its results will be."""
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-        outputs = compute(*inputs)
+    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
+    try:
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            outputs = compute(*inputs)
+    finally:
+        torch.cuda.set_stream(stream)  # a capture that fails may leave its own behind
     return graph.replay, outputs
 
 
@@ -27,7 +32,8 @@ class Replays:
     """Computations that are captured when they come for the second time, and replayed from then on.
 
     A loss of some fifty small kernels costs a GPU little and the processor that launches them much, as much as the
-    network itself if that is small. What is computed must change its state in place, and look at no numbers.
+    network itself if that is small. What is computed must change its state in place, and look at no numbers. Where
+    a capture fails, for want of memory say, no other is tried.
     """
 
     def __init__(self) -> None:
@@ -61,8 +67,14 @@ class Replays:
             self._found[key] = None
             return compute(*inputs)
         if self._found[key] is None:
-            kept = [None if one is None else one.clone() for one in inputs]
-            self._found[key] = (kept, *captured(compute, kept))
+            try:
+                kept = [None if one is None else one.clone() for one in inputs]
+                self._found[key] = (kept, *captured(compute, kept))
+            except RuntimeError as error:
+                self.on = False
+                self._found.clear()
+                warn(f"SCPOLoss cannot be captured as a CUDA graph here ({error!r}); batches take longer without it")
+                return compute(*inputs)
         kept, replay, outputs = self._found[key]
         for own, new in zip(kept, inputs, strict=True):
             if own is not None:

@@ -73,7 +73,7 @@ class Course:
         progress: Progress,
     ) -> None:
         self.rows, self.aside, self.settings, self.progress, self._make = rows, aside, settings, progress, losses
-        self.judges = losses(memory=0, gamma=_SHARPER * settings.gamma, cross_entropy=0.0)
+        self.judges = [one.eval() for one in losses(memory=0, gamma=_SHARPER * settings.gamma, cross_entropy=0.0)]
         self.C, self.levels = self.judges[0].n_classes, len(self.judges)
         self.history: list[tuple[int, int, float]] = []
         self.best: dict[str, Any] = {}
