@@ -56,10 +56,12 @@ claims: $(VENV)/installed
 bench-ways: $(VENV)/installed
 	PYTHONPATH=. $(BIN)/python benchmarks/ways.py
 
-# The same descents on a GPU, which must be there, with torch.
+# The same descents on a GPU, which must be there, with torch; and networks.
 bench-gpu: $(VENV)/installed
 	PYTHONPATH=. $(BIN)/python benchmarks/gpu.py
 	PYTHONPATH=. $(BIN)/python benchmarks/page.py
+	PYTHONPATH=. $(BIN)/python benchmarks/neural_speed.py cuda
+	$(BIN)/python -m studies neural report --results results/neural --out docs/neural.md
 
 # Fifty million rows, generated block by block, on two Dask workers (about 15 minutes on 2 cores).
 bench-dask: $(VENV)/installed
@@ -83,7 +85,7 @@ asked: $(VENV)/installed
 	$(BIN)/python -m studies asked report --results results/asked --elsewhere results/asked-h200 --out docs/asked.md
 
 # Networks trained for small sets (some hours on 2 cores; it goes on where it was broken off; needs torch, and fashion_mnist
-# among the raw data), each split by itself: python -m studies neural run --split 0 --out results/neural/0.
+# among the raw data), each split by itself: python -m studies neural run --split 5 --out results/neural/5.
 neural: $(VENV)/installed
 	$(BIN)/python -m studies neural run --out results/neural
 	$(BIN)/python -m studies neural report --results results/neural --out docs/neural.md

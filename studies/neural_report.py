@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,10 @@ from studies.sections import table
 
 __all__ = ["write_neural"]
 
+SPEED = Path(__file__).parents[1] / "benchmarks/neural.json"  # what a GPU takes
+
+_MOST = 1.5  # times cross-entropy
+_FEWEST = 3  # splits for an interval
 _SINGLE, _TOGETHER = "mean_size", "mean_size_together"
 
 Found = dict[tuple[str, float], dict[int, dict[str, float]]]
@@ -61,7 +66,8 @@ many batches there are. `SCPOLoss` remembers the scores of the last rows that it
 takes the threshold and its slope from these, and averages over the same rows how much labels weigh that move with it. What a batch
 adds to the gradient is then a sum over its own rows, and its mean over batches is right. The scores that are remembered are up to an epoch
 old, so the step size should be small, as it is when a trained network is fine-tuned. On a GPU the fifty small computations that this takes are
-captured as a CUDA graph once the memory is full, for each size of batch, and launched as one.
+captured as a CUDA graph once the memory is full, for each size of batch, and launched as one. Of a batch that is no smaller than the memory only
+its own rows count; on a GPU a few steps lead from the threshold of the batch before to theirs, and they are captured as well.
 
 Of four labels and 8,000 rows at 98 %, in batches of 80, the mean gradient of an epoch is within 2 % of that of all rows; with the quantile of
 the batch it is off by more than five times as much. A linear network on 4,096 rows reaches 2.643 labels per set at 99 % when it is trained on all
@@ -69,45 +75,96 @@ rows at once, 2.651 and 2.645 in batches of 256 and 64, and with the quantile of
 (both in `tests/neural/test_loss.py`)."""
 
 
-def write_neural(results_dir: Path, out: Path) -> None:
-    """Write the page from the rows in ``results_dir`` and the folders in it."""
+def write_neural(results_dir: Path, out: Path, speed: Path = SPEED) -> None:
+    """Write the page from the rows in ``results_dir`` and the folders in it, and the times in ``speed``."""
     files = sorted(results_dir.rglob("rows.csv"))
     rows = [row for file in files for row in read_rows(file, NEURAL.columns)]
     if not rows:
         raise ResultsError(f"{results_dir} holds no results; run: python -m studies neural run --out {results_dir}")
-    found: Found = {}
-    for row in rows:
-        figures = {name: float(row[name]) for one in COUNTED for name in (one, f"{one}_together")}
-        found.setdefault((row["method"], float(row["confidence"])), {})[int(row["seed"])] = figures
-    runs = [run for file in files for run in read_json(file.parent / "run.json") or []]
+    found = _found(rows)
+    elsewhere = results_dir.with_name(f"{results_dir.name}-again")  # rows that another machine measured, too
+    again = _found(row for file in sorted(elsewhere.rglob("rows.csv")) for row in read_rows(file, NEURAL.columns))
     out.write_text(
         "\n\n".join(
             [
                 _INTRO,
-                _opening(found, runs),
+                _opening(found, again, _by_hardware(files)),
                 *(_section(level, found) for level in LEVELS),
                 _notes(found),
                 _settings(rows),
+                *_speed(read_json(speed)),
             ]
         )
         + "\n"
     )
 
 
-def _opening(found: Found, runs: Sequence[dict[str, Any]]) -> str:
-    where = sorted({str(run["hardware"]) for run in runs})
-    measured, planned = sum(map(len, found.values())), len(plan())
-    missing = "" if measured == planned else f" **{measured} of {planned} rows are measured; the others are missing.**"
+def _found(rows: Iterable[dict[str, str]]) -> Found:
+    found: Found = {}
+    for row in rows:
+        figures = {name: float(row[name]) for one in COUNTED for name in (one, f"{one}_together")}
+        found.setdefault((row["method"], float(row["confidence"])), {})[int(row["seed"])] = figures
+    return found
+
+
+def _by_hardware(files: Sequence[Path]) -> dict[str, list[dict[str, str]]]:
+    """The rows that each machine measured. They are in the order in which sessions wrote them."""
+    found: dict[str, list[dict[str, str]]] = {}
+    for file in files:
+        rows = iter(read_rows(file, NEURAL.columns))
+        for session in read_json(file.parent / "run.json") or []:
+            found.setdefault(str(session["hardware"]), []).extend(islice(rows, session["rows"]))
+    return found
+
+
+def _names(rows: Iterable[tuple[str, float, int]]) -> str:
+    """Methods, levels and splits of rows, in few words."""
+    splits: dict[tuple[str, float], list[int]] = {}
+    for method, level, split in sorted(set(rows), key=lambda one: (METHODS.index(one[0]), one[1], one[2])):
+        splits.setdefault((method, level), []).append(split)
+    several: dict[tuple[str, tuple[int, ...]], list[str]] = {}
+    for (method, level), own in splits.items():
+        several.setdefault((method, tuple(own)), []).append(f"{100 * level:g}")
+    told = []
+    for (method, own), levels in several.items():
+        at = "" if len(levels) == len(LEVELS) else f" at {levels[0]} %"
+        of = "" if len(own) == len(SPLITS) else f" (splits {', '.join(map(str, own))})"
+        told.append(f"*{method}*{at}{of}")
+    return "; ".join(told)
+
+
+def _repeated(found: Found, again: Found) -> str:
+    """How far apart rows are that two machines measured."""
+    told = []
+    for (method, level), own in again.items():
+        for split, one in own.items():
+            here = found[method, level][split]
+            pairs = ", ".join(f"{here[of]:.3f} and {one[of]:.3f}" for of in (_SINGLE, _TOGETHER))
+            told.append(f"*{method}* at {100 * level:g} %, split {split}: {pairs} ({MEMBERS} together)")
+    return f" Rows that both measured: {'; '.join(told)}." if told else ""
+
+
+def _opening(found: Found, again: Found, where: dict[str, list[dict[str, str]]]) -> str:
+    machines = []
+    for name, rows in sorted(where.items(), key=lambda one: -len(one[1])):
+        own = _names((row["method"], float(row["confidence"]), int(row["seed"])) for row in rows)
+        machines.append(f"{len(rows)} rows on {name}" + (f": {own}" if machines else ""))
+    measured = {(method, level, split) for (method, level), own in found.items() for split in own}
+    missing = {(one.method, one.confidence, one.seed) for one in plan()} - measured
+    lacking = f"\n\n**{len(missing)} of {len(plan())} rows are not measured:** {_names(missing)}." if missing else ""
     return f"""## Fashion-MNIST
 
-Written by `make neural` from `results/neural` (trained on: {"; ".join(where) or "unknown"}). 20,000 images: 10,000 train, 5,000 calibrate, 5,000 test,
+Written by `make neural` from `results/neural`. 20,000 images: 10,000 train, 5,000 calibrate, 5,000 test,
 the last two divided {DIVISIONS} times; splits {SPLITS[0]} to {SPLITS[-1]}. The network has two hidden layers of 64. Every method trains {MEMBERS} networks, each with another fifth of
 the training rows held aside to choose the epoch; settings are those with the smallest sets on the rows held aside, over all {MEMBERS}. *One network* is the mean over the {MEMBERS}, each
 calibrated and tested by itself; *{MEMBERS} together* are their mean probabilities, as `SCPONeuralClassifier` has them. All have the same loop: AdamW, and after
 cross-entropy weights averaged over about 16 epochs. Of *cross-entropy* dropout, weight decay and epochs are chosen ({len(CROSS_ENTROPY)} settings), of the other losses
 one setting (of two: how much cross-entropy SCPO has, the temperature of ConfTr), and of ConfTr the rate, too. Unless it says *from scratch*, training starts at the best network of
 cross-entropy with {min(how.warm_epochs for how in CROSS_ENTROPY)} epochs. *Cross-entropy, averaged* goes on with cross-entropy, as the others go on with their losses: it tells what is due to the
-loss, and what to going on. *Shared body* is one network with a head for each level.{missing}
+loss, and what to going on. *Shared body* is one network with a head for each level.
+
+Who measured what: {"; ".join(machines) or "unknown"}. All were trained on CPUs. Training
+rounds differently on another machine, and ends at another network that is as good: differences between rows of two machines have that in them, too.{_repeated(found, again)}{lacking}
 
 Splits 0 to 4 were for development, with their test rows in view: the defaults of `SCPOLoss` and `Training`, and that probabilities are averaged rather than their
 logarithms, were found there, and fixed before a figure of splits {SPLITS[0]} to {SPLITS[-1]} was seen. All splits are of the same 20,000 images.
@@ -127,6 +184,7 @@ def _section(level: float, found: Found) -> str:
         rows.append(
             [
                 method,
+                len(own),
                 f"{single.mean():.3f} ± {_deviation(single):.3f}",
                 _difference(found, method, "cross-entropy", level),
                 _difference(found, method, "SCPO", level),
@@ -137,7 +195,7 @@ def _section(level: float, found: Found) -> str:
             ]
         )
     heads = [
-        *("method", "one network", "over cross-entropy", "over SCPO"),
+        *("method", "splits", "one network", "over cross-entropy", "over SCPO"),
         *(f"{MEMBERS} together", f"over {MEMBERS} of cross-entropy", "coverage", "accuracy"),
     ]
     return f"""### {100 * level:g} %
@@ -159,9 +217,9 @@ def _difference(found: Found, ours: str, theirs: str, level: float, of: str = _S
 
 
 def _interval(pairs: np.ndarray) -> str:
-    """Mean and interval of differences; bold if it excludes 0."""
-    if len(pairs) < 2:
-        return ""
+    """Mean and interval of differences, if there are enough; bold if it excludes 0."""
+    if len(pairs) < _FEWEST:
+        return f"{pairs.mean():+.1f}" if len(pairs) else ""
     reach = student.ppf(0.975, len(pairs) - 1) * _deviation(pairs) / np.sqrt(len(pairs))
     text = f"{pairs.mean():+.1f} ({pairs.mean() - reach:+.1f} to {pairs.mean() + reach:+.1f})"
     return f"**{text}**" if abs(pairs.mean()) > reach else text
@@ -175,34 +233,61 @@ def _notes(found: Found) -> str:
     """What the tables say, in words that follow from them."""
     told = []
     for level in LEVELS:
-        at = f"- At {100 * level:g} %, "
-        parts = []
-        for theirs in ("cross-entropy", "cross-entropy, averaged", "ConfTr, class loss", "VR-ConfTr, class loss"):
-            pairs = _paired(found, ("SCPO", _SINGLE), (theirs, _SINGLE), level)
-            if len(pairs):
-                parts.append(f"{theirs} {_percent(pairs)} % ({(pairs < 0).sum()} of {len(pairs)} splits smaller)")
-        if parts:
-            told.append(f"{at}one network of SCPO over one of " + "; ".join(parts) + ".")
-        parts = []
-        for name, other in (
-            ("one of cross-entropy", ("cross-entropy", _SINGLE)),
-            (f"{MEMBERS} of cross-entropy", ("cross-entropy", _TOGETHER)),
-            (f"{MEMBERS} of cross-entropy, averaged", ("cross-entropy, averaged", _TOGETHER)),
+        at = f"- At {100 * level:g} %,"
+        others = [method for method in METHODS if not method.startswith("SCPO") and (method, level) in found]
+        for subject, of in (
+            (f"{at} one network of SCPO has", _SINGLE),
+            (f"{at} {MEMBERS} of SCPO together have", _TOGETHER),
         ):
-            pairs = _paired(found, ("SCPO", _TOGETHER), other, level)
-            if len(pairs):
-                parts.append(f"{name} {_percent(pairs)} % ({(pairs < 0).sum()} of {len(pairs)} splits smaller)")
-        if parts:
-            told.append(f"{at}{MEMBERS} networks of SCPO together over " + "; ".join(parts) + ".")
-        pairs = _paired(found, ("SCPO, shared body", _SINGLE), ("SCPO", _SINGLE), level)
-        if len(pairs):
-            told.append(f"{at}one network for both levels over one for each {_percent(pairs)} %.")
-    return "### In words\n\n" + "\n".join(told)
+            told.append(
+                f"{subject} {_verdicts({one: _paired(found, ('SCPO', of), (one, of), level) for one in others})}."
+            )
+        averaging, both = (
+            _percent(_paired(found, (method, _TOGETHER), ("cross-entropy", _SINGLE), level))
+            for method in ("cross-entropy", "SCPO")
+        )
+        told.append(
+            f"{at} {MEMBERS} of SCPO together over *one* of cross-entropy: {both}. Of that, averaging gives, whatever the loss: "
+            f"{MEMBERS} of cross-entropy over one, {averaging}."
+        )
+        for way in ("SCPO, shared body", "SCPO, from scratch"):
+            if (way, level) in found:
+                pairs = _paired(found, (way, _SINGLE), ("SCPO", _SINGLE), level)
+                told.append(f"{at} *{way}* over *SCPO*: {_percent(pairs)} ({len(pairs)} splits).")
+        told.append(
+            f"{at} the smallest sets of all: of one network {_best(found, level, _SINGLE)}, of {MEMBERS} together {_best(found, level, _TOGETHER)}."
+        )
+    return "### In words\n\nPercent, with the 95 % interval of the mean over paired splits.\n\n" + "\n".join(told)
+
+
+def _best(found: Found, level: float, of: str) -> str:
+    """The method with the smallest sets, among those that were measured on all splits."""
+    means = {
+        method: float(np.mean([one[of] for one in own.values()]))
+        for (method, at), own in found.items()
+        if at == level and len(own) == len(SPLITS)
+    }
+    return f"*{min(means, key=means.__getitem__)}* ({min(means.values()):.3f})" if means else "are not known"
+
+
+def _verdicts(pairs: dict[str, np.ndarray]) -> str:
+    """Than which our sets are smaller, than which larger, and where these splits cannot tell."""
+    groups: dict[str, list[str]] = {
+        "smaller sets than": [],
+        "**larger** sets than": [],
+        "sets that these splits cannot tell from": [],
+    }
+    smaller, larger, unclear = groups.values()
+    for name, own in pairs.items():
+        sure = "**" in _interval(own)
+        into = unclear if not sure else smaller if own.mean() < 0 else larger
+        into.append(f"*{name}* {_percent(own)}")
+    return "; ".join(f"{words} those of {', '.join(own)}" for words, own in groups.items() if own)
 
 
 def _percent(pairs: np.ndarray) -> str:
-    """The mean difference, with its interval if there is one."""
-    return _interval(pairs).strip("*") or f"{pairs.mean():+.1f}"
+    """The mean difference and its interval, not bold."""
+    return _interval(pairs).strip("*")
 
 
 def _settings(rows: Sequence[dict[str, str]]) -> str:
@@ -215,3 +300,46 @@ def _settings(rows: Sequence[dict[str, str]]) -> str:
             counts[text] = counts.get(text, 0) + 1
     told = "; ".join(f"{text} ({number}x)" for text, number in sorted(counts.items(), key=lambda one: -one[1]))
     return f"Settings of cross-entropy that were chosen, over splits and levels: {told or 'none measured'}."
+
+
+def _speed(stored: dict[str, Any] | None) -> list[str]:
+    """The section about a GPU, if anything is stored."""
+    if not stored:
+        return []
+    rows, alone = [], False
+    for one in stored["epochs"]:
+        beside = "" if one["replayed"] else " (1)"
+        alone = alone or not one["replayed"]
+        seconds = [f"{one[name]:.3f}" for name in ("s_cross_entropy", "s", "s_kernel_by_kernel")]
+        missed = " (**missed**)" if one["ratio"] > _MOST else ""
+        rows.append(
+            [
+                f"{100 * one['confidence']:g} %",
+                f"{one['batch_size']:,}",
+                *seconds,
+                f"{one['ratio']:.2f}{missed}{beside}",
+            ]
+        )
+    note = """
+(1) A batch that is no smaller than the memory (2,000 rows at 95 %) has its threshold solved for in its own rows. This was measured before
+such batches could be replayed: they looked at numbers to know when to stop, and were launched kernel by kernel. Since then
+a fixed number of steps leads from the threshold of the batch before to the new one, and they are replayed as well; that has been tested on a CPU, **but not
+measured on a GPU**.
+"""
+    heads = ("level", "rows in a batch", "cross-entropy, s", "`SCPOLoss`, s", "not replayed, s", "ratio")
+    frozen = "; ".join(
+        f"{one['s']:.1f} s with {'the default batches' if one['batch_size'] is None else 'batches of ' + format(one['batch_size'], ',')} "
+        f"(coverage {one['coverage']:.3f}, {one['mean_size']:.2f} labels per set)"
+        for one in stored["frozen"]
+    )
+    off = max(one["gradient_error"] for one in stored["agreement"])
+    return [
+        f"""## On a GPU
+
+`benchmarks/neural_speed.py`, on {stored["device"]} with torch {stored["torch"]}, stored in `benchmarks/neural.json`. An epoch of {stored["rows"]:,} rows x 784 columns, 10 classes, two hidden layers of
+64, both losses in one run, medians of alternating epochs; at most {_MOST} times cross-entropy was asked for. Gradients that are replayed differ from others by
+{off:.0e} of the largest at most.
+
+{table(heads, rows)}{note if alone else ""}
+A head on frozen logits, {stored["frozen_classes"]:,} classes x {stored["frozen_rows"]:,} rows, at 90 %, fitted from beginning to end (at most 10 s was asked for): {frozen}."""
+    ]

@@ -1,5 +1,6 @@
 """The study of networks: its plan, the losses that it compares with, and the page that is written from stored results."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +47,44 @@ def test_no_results_no_page(tmp_path):
 
     with pytest.raises(ResultsError, match="holds no results; run: python -m studies neural run"):
         write_neural(tmp_path, tmp_path / "neural.md")
+
+
+def test_the_page_says_who_measured_what_and_what_is_missing(tmp_path):
+    from studies.neural import NEURAL, plan
+    from studies.neural_report import write_neural
+
+    rows = [one for split in (5, 6) for one in plan([split], ["scpo"]) if (split, one.method) != (6, "SCPO")]
+    sessions = [{"hardware": "a large machine", "rows": 6}, {"hardware": "a small one", "rows": 4}]
+    lines = [",".join(NEURAL.columns)]
+    for at, one in enumerate(rows):
+        figures = [0.95, 2.0 + 0.01 * at, 0.9, 0.95, 1.9, 0.9, 2.0]
+        lines.append(",".join(map(str, [one.dataset, one.seed, f'"{one.method}"', one.confidence, *figures, "{}"])))
+    (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n")
+    (tmp_path / "run.json").write_text(json.dumps(sessions))
+    write_neural(tmp_path, tmp_path / "page.md", tmp_path / "not-there.json")
+    page = (tmp_path / "page.md").read_text()
+    assert (
+        "6 rows on a large machine; 4 rows on a small one: *cross-entropy* (splits 6); *cross-entropy, averaged*"
+        in page
+    )
+    assert f"**{len(plan()) - 10} of {len(plan())} rows are not measured:** *cross-entropy* (splits 7, 8, 9)" in page
+    assert "*SCPO* (splits 6, 7, 8, 9); *ConfTr, class loss*;" in page
+    assert "## On a GPU" not in page
+    assert "(-" not in page.split("### In words")[1]  # no interval of two splits
+
+
+@pytest.mark.parametrize(("ratio", "replayed"), [(1.4, True), (2.0, False)])
+def test_the_page_says_what_a_gpu_takes_and_where_it_takes_too_long(tmp_path, ratio, replayed):
+    from studies.neural_report import SPEED, write_neural
+
+    stored = json.loads(SPEED.read_text())
+    stored["epochs"] = [stored["epochs"][0] | {"ratio": ratio, "replayed": replayed}]
+    (tmp_path / "speed.json").write_text(json.dumps(stored))
+    write_neural(ROOT / "results/neural", tmp_path / "page.md", tmp_path / "speed.json")
+    page = (tmp_path / "page.md").read_text()
+    assert ("2.00 (**missed**) (1) |" in page) != replayed
+    assert ("| 1.40 |" in page) == replayed
+    assert ("not\nmeasured on a GPU" in page) != replayed
 
 
 def test_the_rivals_are_what_their_papers_say(torch):

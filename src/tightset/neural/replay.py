@@ -54,6 +54,10 @@ class Replays:
             )
         return True
 
+    def has(self, rows: int) -> bool:
+        """Whether batches of so many rows are replayed."""
+        return any(one is not None and len(one[0][0]) == rows for one in self._found.values())
+
     def run(
         self, compute: Compute, inputs: Sequence[Tensor | None], how: Hashable, *, steady: bool
     ) -> Sequence[Tensor]:
