@@ -126,9 +126,9 @@ def _names(rows: Iterable[tuple[str, float, int]]) -> str:
     for (method, level), own in splits.items():
         several.setdefault((method, tuple(own)), []).append(f"{100 * level:g}")
     told = []
-    for (method, own), levels in several.items():
+    for (method, shared), levels in several.items():
         at = "" if len(levels) == len(LEVELS) else f" at {levels[0]} %"
-        of = "" if len(own) == len(SPLITS) else f" (splits {', '.join(map(str, own))})"
+        of = "" if len(shared) == len(SPLITS) else f" (splits {', '.join(map(str, shared))})"
         told.append(f"*{method}*{at}{of}")
     return "; ".join(told)
 
@@ -145,7 +145,7 @@ def _repeated(found: Found, again: Found) -> str:
 
 
 def _opening(found: Found, again: Found, where: dict[str, list[dict[str, str]]]) -> str:
-    machines = []
+    machines: list[str] = []
     for name, rows in sorted(where.items(), key=lambda one: -len(one[1])):
         own = _names((row["method"], float(row["confidence"]), int(row["seed"])) for row in rows)
         machines.append(f"{len(rows)} rows on {name}" + (f": {own}" if machines else ""))

@@ -247,7 +247,7 @@ def test_thresholds_that_follow_drifting_batches_are_those_that_are_solved_for(
         wanted, found = pair_of_gradients(torch, (plain, replayed), rows, y[batch], weighted=False)
     np.testing.assert_allclose(found[1], wanted[1], rtol=0, atol=2e-5 * abs(wanted[1]).max())
     replayed.forget()
-    assert not replayed.solved
+    assert replayed.memory.batches == 0
 
 
 def test_where_a_capture_fails_batches_are_computed_one_by_one(torch, make, many, replays_as_graphs, monkeypatch):

@@ -142,7 +142,7 @@ class SCPOLoss(nn.Module):
         self.register_buffer("swept", torch.zeros(self.T, dtype=torch.float64))
         rows = ceil(_ROWS_BELOW / self.eps) * self.T if memory is None else memory
         self.memory = Memory(rows if labels is None else min(rows, len(labels)))
-        self.replays, self.solved = Replays(), False  # whether there are thresholds of a batch before
+        self.replays = Replays()
 
     def _check_parameters(self, memory: Any, *, single: bool) -> None:
         if not isinstance(self.n_classes, (int, np.integer)) or self.n_classes < 2:
@@ -191,7 +191,6 @@ class SCPOLoss(nn.Module):
     def forget(self) -> None:
         """Remember no row, as at the start."""
         self.memory.forget()
-        self.solved = False
 
     # ---- the loss -----------------------------------------------------------------------------------------------
 
@@ -221,14 +220,12 @@ class SCPOLoss(nn.Module):
         with torch.no_grad():
             slots = self.memory.slots(len(y), logits.device) if self.training else None
             inputs = (logits.detach(), y, groups, sample_weight, slots)
-            follows = self.training and slots is None and self.solved and self.replays.can(logits)
+            follows = self.training and slots is None and self.memory.batches > 1 and self.replays.can(logits)
             # Somebody else's f may look at its numbers, which no graph can.
             steady = (follows or (slots is not None and self.memory.full)) and self.f in (SIZE, LOG)
-            how = (follows, self.gamma, self.cross_entropy, self.lam, self.q)
-            where = (self.memory.weighted, self.threshold.data_ptr())
+            how = (follows, self.gamma, self.cross_entropy, self.lam, self.q, self.memory.weighted)
             compute = partial(self._value_and_gradient, follows=follows)
-            value, derivative = self.replays.run(compute, inputs, (*how, *where), steady=steady)
-            self.solved = self.solved or self.training
+            value, derivative = self.replays.run(compute, inputs, (*how, self.threshold.data_ptr()), steady=steady)
         return _Stated.apply(logits, value, derivative)
 
     def _check(self, logits: Tensor, y: Tensor, groups: Tensor | None) -> None:
@@ -264,7 +261,7 @@ class SCPOLoss(nn.Module):
         own_category = None if self.T == 1 else index.expand(m, -1).gather(1, at)[:, 0]
         A = log_p if self.scores == "softmax" else Z
         z = self.gamma * (A if self.price is None else A - self.offset)
-        own_weight = None if sample_weight is None and self.T == 1 else torch.ones_like(z[:, 0]) * m * _row(w)
+        own_weight = None if sample_weight is None and self.T == 1 else (torch.ones_like(z[:, :1]) * m * w)[:, 0]
         own = OwnScores(z.gather(1, at)[:, 0], own_category, own_weight)
         value, G = self._in_scores(z, own, w, at, index, y, slots, follows=follows)
         if self.cross_entropy:
@@ -334,10 +331,6 @@ class SCPOLoss(nn.Module):
         if self.training:
             self.swept.copy_(found)
         return found
-
-
-def _row(w: Any) -> Any:
-    return w[:, 0] if isinstance(w, Tensor) else w
 
 
 class _Stated(torch.autograd.Function):

@@ -57,12 +57,13 @@ class Memory(nn.Module):
     def __init__(self, rows: int) -> None:
         super().__init__()
         self.rows, self.seen, self.weighted = rows, 0, False
+        self.batches = 0  # that came to be remembered, those that are no smaller among them
         self.register_buffer("z", torch.zeros(rows, dtype=torch.float64))
         self.register_buffer("weight", torch.ones(rows, dtype=torch.float64))
         self.register_buffer("category", torch.zeros(rows, dtype=torch.int64))
 
     def forget(self) -> None:
-        self.seen, self.weighted = 0, False
+        self.seen, self.weighted, self.batches = 0, False, 0
         self.weight.fill_(1)
 
     def get_extra_state(self) -> Any:
@@ -79,6 +80,7 @@ class Memory(nn.Module):
 
     def slots(self, k: int, device: torch.device) -> Tensor | None:
         """Where the next ``k`` rows go, before they wrap around: ``(k,)``; None if so many are not kept. They count."""
+        self.batches += 1
         if k >= self.rows:
             return None
         start = self.seen % self.rows
