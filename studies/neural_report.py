@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from scipy.stats import t as student
@@ -15,14 +14,12 @@ from scipy.stats import t as student
 from studies.efficiency import DIVISIONS
 from studies.networks import MEMBERS
 from studies.neural import COUNTED, CROSS_ENTROPY, LEVELS, METHODS, NEURAL, SPLITS, plan
+from studies.neural_gpu import SPEED, on_a_gpu
 from studies.runner import ResultsError, read_json, read_rows
 from studies.sections import table
 
 __all__ = ["write_neural"]
 
-SPEED = Path(__file__).parents[1] / "benchmarks/neural.json"  # what a GPU takes
-
-_MOST = 1.5  # times cross-entropy
 _FEWEST = 3  # splits for an interval
 _SINGLE, _TOGETHER = "mean_size", "mean_size_together"
 
@@ -92,7 +89,7 @@ def write_neural(results_dir: Path, out: Path, speed: Path = SPEED) -> None:
                 *(_section(level, found) for level in LEVELS),
                 _notes(found),
                 _settings(rows),
-                *_speed(read_json(speed)),
+                *on_a_gpu(read_json(speed)),
             ]
         )
         + "\n"
@@ -128,9 +125,15 @@ def _names(rows: Iterable[tuple[str, float, int]]) -> str:
     told = []
     for (method, shared), levels in several.items():
         at = "" if len(levels) == len(LEVELS) else f" at {levels[0]} %"
-        of = "" if len(shared) == len(SPLITS) else f" (splits {', '.join(map(str, shared))})"
-        told.append(f"*{method}*{at}{of}")
+        told.append(f"*{method}*{at}{_splits(shared)}")
     return "; ".join(told)
+
+
+def _splits(several: Sequence[int]) -> str:
+    """In words, unless they are all."""
+    if len(several) == len(SPLITS):
+        return ""
+    return f" (split{'s' * (len(several) > 1)} {', '.join(map(str, several))})"
 
 
 def _repeated(found: Found, again: Found) -> str:
@@ -185,10 +188,10 @@ def _section(level: float, found: Found) -> str:
             [
                 method,
                 len(own),
-                f"{single.mean():.3f} ± {_deviation(single):.3f}",
+                _spread(single),
                 _difference(found, method, "cross-entropy", level),
                 _difference(found, method, "SCPO", level),
-                f"{together.mean():.3f} ± {_deviation(together):.3f}",
+                _spread(together),
                 _difference(found, method, "cross-entropy", level, _TOGETHER),
                 f"{coverage:.3f}",
                 f"{accuracy:.3f}",
@@ -220,13 +223,13 @@ def _interval(pairs: np.ndarray) -> str:
     """Mean and interval of differences, if there are enough; bold if it excludes 0."""
     if len(pairs) < _FEWEST:
         return f"{pairs.mean():+.1f}" if len(pairs) else ""
-    reach = student.ppf(0.975, len(pairs) - 1) * _deviation(pairs) / np.sqrt(len(pairs))
+    reach = student.ppf(0.975, len(pairs) - 1) * pairs.std(ddof=1) / np.sqrt(len(pairs))
     text = f"{pairs.mean():+.1f} ({pairs.mean() - reach:+.1f} to {pairs.mean() + reach:+.1f})"
     return f"**{text}**" if abs(pairs.mean()) > reach else text
 
 
-def _deviation(x: np.ndarray) -> float:
-    return float(x.std(ddof=1)) if len(x) > 1 else 0.0
+def _spread(x: np.ndarray) -> str:
+    return f"{x.mean():.3f}" + (f" ± {x.std(ddof=1):.3f}" if len(x) > 1 else "")
 
 
 def _notes(found: Found) -> str:
@@ -253,11 +256,14 @@ def _notes(found: Found) -> str:
         for way in ("SCPO, shared body", "SCPO, from scratch"):
             if (way, level) in found:
                 pairs = _paired(found, (way, _SINGLE), ("SCPO", _SINGLE), level)
-                told.append(f"{at} *{way}* over *SCPO*: {_percent(pairs)} ({len(pairs)} splits).")
+                told.append(f"{at} *{way}* over *SCPO*: {_percent(pairs)}{_splits(sorted(found[way, level]))}.")
         told.append(
             f"{at} the smallest sets of all: of one network {_best(found, level, _SINGLE)}, of {MEMBERS} together {_best(found, level, _TOGETHER)}."
         )
-    return "### In words\n\nPercent, with the 95 % interval of the mean over paired splits.\n\n" + "\n".join(told)
+    return (
+        "### In words\n\nPercent, with the 95 % interval of the mean over paired splits. Each interval stands by itself: of many, one in twenty excludes 0 by chance.\n\n"
+        + "\n".join(told)
+    )
 
 
 def _best(found: Found, level: float, of: str) -> str:
@@ -275,14 +281,14 @@ def _verdicts(pairs: dict[str, np.ndarray]) -> str:
     groups: dict[str, list[str]] = {
         "smaller sets than": [],
         "**larger** sets than": [],
-        "sets that these splits cannot tell from": [],
+        "sets that these splits cannot tell from those of": [],
     }
     smaller, larger, unclear = groups.values()
     for name, own in pairs.items():
         sure = "**" in _interval(own)
         into = unclear if not sure else smaller if own.mean() < 0 else larger
         into.append(f"*{name}* {_percent(own)}")
-    return "; ".join(f"{words} those of {', '.join(own)}" for words, own in groups.items() if own)
+    return "; ".join(f"{words} {', '.join(own)}" for words, own in groups.items() if own)
 
 
 def _percent(pairs: np.ndarray) -> str:
@@ -300,46 +306,3 @@ def _settings(rows: Sequence[dict[str, str]]) -> str:
             counts[text] = counts.get(text, 0) + 1
     told = "; ".join(f"{text} ({number}x)" for text, number in sorted(counts.items(), key=lambda one: -one[1]))
     return f"Settings of cross-entropy that were chosen, over splits and levels: {told or 'none measured'}."
-
-
-def _speed(stored: dict[str, Any] | None) -> list[str]:
-    """The section about a GPU, if anything is stored."""
-    if not stored:
-        return []
-    rows, alone = [], False
-    for one in stored["epochs"]:
-        beside = "" if one["replayed"] else " (1)"
-        alone = alone or not one["replayed"]
-        seconds = [f"{one[name]:.3f}" for name in ("s_cross_entropy", "s", "s_kernel_by_kernel")]
-        missed = " (**missed**)" if one["ratio"] > _MOST else ""
-        rows.append(
-            [
-                f"{100 * one['confidence']:g} %",
-                f"{one['batch_size']:,}",
-                *seconds,
-                f"{one['ratio']:.2f}{missed}{beside}",
-            ]
-        )
-    note = """
-(1) A batch that is no smaller than the memory (2,000 rows at 95 %) has its threshold solved for in its own rows. This was measured before
-such batches could be replayed: they looked at numbers to know when to stop, and were launched kernel by kernel. Since then
-a fixed number of steps leads from the threshold of the batch before to the new one, and they are replayed as well; that has been tested on a CPU, **but not
-measured on a GPU**.
-"""
-    heads = ("level", "rows in a batch", "cross-entropy, s", "`SCPOLoss`, s", "not replayed, s", "ratio")
-    frozen = "; ".join(
-        f"{one['s']:.1f} s with {'the default batches' if one['batch_size'] is None else 'batches of ' + format(one['batch_size'], ',')} "
-        f"(coverage {one['coverage']:.3f}, {one['mean_size']:.2f} labels per set)"
-        for one in stored["frozen"]
-    )
-    off = max(one["gradient_error"] for one in stored["agreement"])
-    return [
-        f"""## On a GPU
-
-`benchmarks/neural_speed.py`, on {stored["device"]} with torch {stored["torch"]}, stored in `benchmarks/neural.json`. An epoch of {stored["rows"]:,} rows x 784 columns, 10 classes, two hidden layers of
-64, both losses in one run, medians of alternating epochs; at most {_MOST} times cross-entropy was asked for. Gradients that are replayed differ from others by
-{off:.0e} of the largest at most.
-
-{table(heads, rows)}{note if alone else ""}
-A head on frozen logits, {stored["frozen_classes"]:,} classes x {stored["frozen_rows"]:,} rows, at 90 %, fitted from beginning to end (at most 10 s was asked for): {frozen}."""
-    ]

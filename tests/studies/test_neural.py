@@ -64,8 +64,7 @@ def test_the_page_says_who_measured_what_and_what_is_missing(tmp_path):
     write_neural(tmp_path, tmp_path / "page.md", tmp_path / "not-there.json")
     page = (tmp_path / "page.md").read_text()
     assert (
-        "6 rows on a large machine; 4 rows on a small one: *cross-entropy* (splits 6); *cross-entropy, averaged*"
-        in page
+        "6 rows on a large machine; 4 rows on a small one: *cross-entropy* (split 6); *cross-entropy, averaged*" in page
     )
     assert f"**{len(plan()) - 10} of {len(plan())} rows are not measured:** *cross-entropy* (splits 7, 8, 9)" in page
     assert "*SCPO* (splits 6, 7, 8, 9); *ConfTr, class loss*;" in page
@@ -75,7 +74,8 @@ def test_the_page_says_who_measured_what_and_what_is_missing(tmp_path):
 
 @pytest.mark.parametrize(("ratio", "replayed"), [(1.4, True), (2.0, False)])
 def test_the_page_says_what_a_gpu_takes_and_where_it_takes_too_long(tmp_path, ratio, replayed):
-    from studies.neural_report import SPEED, write_neural
+    from studies.neural_gpu import SPEED
+    from studies.neural_report import write_neural
 
     stored = json.loads(SPEED.read_text())
     stored["epochs"] = [stored["epochs"][0] | {"ratio": ratio, "replayed": replayed}]
