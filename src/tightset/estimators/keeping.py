@@ -43,7 +43,8 @@ class Keeping(BaseEstimator):
     def stored_fields(self) -> dict[str, Any]:
         """What a model file holds: parameters, and what was learnt; nothing of it needs a cluster."""
         rest = {name: value for name, value in vars(without_requests(self)).items() if name != "fitted_"}
-        rest["estimator"] = without_cluster(rest["estimator"])
+        if "estimator" in rest:  # networks have none
+            rest["estimator"] = without_cluster(rest["estimator"])
         return {**rest, **fields_of_fitted(self.fitted_)}
 
     @classmethod
