@@ -1,11 +1,13 @@
 """Ranks among sorted scores are those of `np.searchsorted`, whatever the numbers are like."""
 
+import pickle
 import warnings
 
 import numpy as np
 import pytest
 
 from tightset.conformal import lookups
+from tightset.conformal.calibration import Calibration
 from tightset.conformal.lookups import SortedScores
 
 TINY = 5e-324
@@ -132,3 +134,13 @@ def test_equal_numbers_are_searched_once():
     numbers = SortedScores(np.sort(KINDS["few values"](np.random.default_rng(6), 100_000)))
     assert len(numbers._distinct) == 7
     assert len(numbers) == 100_000
+
+
+def test_lookups_are_made_once_for_all_slacks_and_are_not_pickled():
+    scores = np.random.default_rng(0).normal(size=20_000)
+    calibration = Calibration.of_own(scores, np.zeros(len(scores), dtype=int), 2)
+    calibration.slacks = {"alone": 1e-9}
+    before = len(pickle.dumps(calibration))
+    calibration.widened(None).p_values(scores[:10_000].reshape(-1, 2))
+    assert calibration.widened(None)._sorted[None, -1] is calibration._sorted[None, -1]
+    assert len(pickle.dumps(calibration)) < 2.1 * before

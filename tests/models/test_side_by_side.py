@@ -1,15 +1,21 @@
 """Fits side by side in threads: which classifiers, how many at once, and that nothing hangs on it."""
 
+import warnings
+
 import numpy as np
 import pytest
 from joblib import parallel_config
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline, make_union
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from makers import quick_on_top as quick
+from tightset.compute.progress import Progress
 from tightset.models import side_by_side
+from tightset.models.crossfit import CrossFitting, cross_fit
 from tightset.models.side_by_side import as_before, jobs_of, with_threads
 
 
@@ -38,15 +44,22 @@ def six_cores(monkeypatch):
         (HistGradientBoostingClassifier(), 20_000, 2),
         (make_pipeline(StandardScaler(), RandomForestClassifier()), 1000, 6),
         (make_pipeline(Own(), RandomForestClassifier()), 1000, None),
+        (make_pipeline(make_pipeline(Own()), RandomForestClassifier()), 1000, None),
+        (make_pipeline(make_union(Own(), StandardScaler()), RandomForestClassifier()), 1000, None),
+        (make_pipeline(FunctionTransformer(np.abs), RandomForestClassifier()), 1000, None),
+        (make_pipeline("passthrough", make_pipeline(StandardScaler(), RandomForestClassifier())), 1000, 6),
+        (GridSearchCV(RandomForestClassifier(), {}), 1000, None),
+        (RandomForestClassifier(), 1_000_000, 1),
         (DecisionTreeClassifier(), 1000, None),
         (Forest(), 1000, None),
     ],
 )
 def test_as_many_at_once_as_there_are_cores_for(estimator, rows, at_once):
-    assert jobs_of(estimator, rows, None)["n_jobs"] == at_once
-    assert jobs_of(estimator, rows, 2) == {"n_jobs": 2}
-    with parallel_config(backend="threading", n_jobs=3):
-        assert jobs_of(estimator, rows, None) == {"n_jobs": None}
+    assert jobs_of(estimator, rows, 10, None)["n_jobs"] == at_once
+    assert jobs_of(estimator, rows, 10, 2) == {"n_jobs": 2}
+    for asked in ({"backend": "threading", "n_jobs": 3}, {"backend": "multiprocessing"}, {"n_jobs": 3}):
+        with parallel_config(**asked):
+            assert jobs_of(estimator, rows, 10, None) == {"n_jobs": None}
 
 
 @pytest.mark.usefixtures("six_cores")
@@ -61,7 +74,9 @@ def test_lightgbm_is_told_its_threads_for_as_long_as_it_trains():
     assert with_threads(asked, 1000) is asked
     as_before(asked, asked)
     assert asked.n_jobs == 2
-    assert jobs_of(lightgbm.LGBMClassifier(), 20_000, None)["n_jobs"] == 2
+    assert jobs_of(lightgbm.LGBMClassifier(), 20_000, 10, None)["n_jobs"] == 2
+    frozen = make_pipeline(StandardScaler(), FrozenEstimator(lightgbm.LGBMClassifier()))
+    assert with_threads(frozen, 1000) is frozen
 
 
 @pytest.mark.parametrize("estimator", [RandomForestClassifier(5), HistGradientBoostingClassifier(max_iter=5)])
@@ -72,3 +87,20 @@ def test_scores_do_not_hang_on_the_number_of_cores(labelled_rows, monkeypatch, e
         monkeypatch.setattr(side_by_side, "cores", lambda cores=cores: cores)
         found.append(quick(estimator).fit(X, y).predict_p(X_new))
     np.testing.assert_array_equal(*found)
+
+
+def test_filters_of_warnings_are_as_before(labelled_rows, monkeypatch):
+    """Threads that catch warnings at the same time may restore each other's filters."""
+    monkeypatch.setattr(side_by_side, "cores", lambda: 4)
+    X, y, _, _ = labelled_rows
+
+    class Filtering(StandardScaler):
+        def fit(self, X, y=None, **how):
+            warnings.filterwarnings("error", "left behind")
+            return super().fit(X, y, **how)
+
+    before = list(warnings.filters)
+    names, codes = np.unique(y, return_inverse=True)
+    how = CrossFitting(names, np.arange(len(y))[None] % 5, np.random.default_rng(0), Progress())
+    cross_fit(make_pipeline(Filtering(), RandomForestClassifier(2)), X, codes, None, how)
+    assert list(warnings.filters) == before

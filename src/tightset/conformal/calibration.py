@@ -142,7 +142,7 @@ class Calibration:
         """Sort the calibration scores: p-values need all of them, but sets of a level just one, the threshold."""
         if not self._sorted:
             self.alphas = {category: np.sort(alphas) for category, alphas in self.alphas.items()}
-            self._sorted = {category: SortedScores(alphas) for category, alphas in self.alphas.items()}
+            self._sorted |= {category: SortedScores(alphas) for category, alphas in self.alphas.items()}  # in place
 
     def find_thresholds(self, confidences: Iterable[Any]) -> None:
         """Find the thresholds of levels that will be asked for, so that the first sets do not wait for them."""

@@ -59,6 +59,9 @@ class SortedScores:
             table = _Table.of(self._distinct)
             self._table = table if table.crowded < len(self._distinct) // 2 else None
 
+    def __reduce__(self) -> tuple[type[SortedScores], tuple[np.ndarray]]:
+        return SortedScores, (self._all,)  # what is made for lookups is larger than the scores
+
     def __len__(self) -> int:
         return len(self._all)
 

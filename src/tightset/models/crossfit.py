@@ -6,6 +6,7 @@ are kept: averaged with the one trained on all rows, they are a better classifie
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Self
 
@@ -107,15 +108,17 @@ def cross_fit(estimator: Any, X: Any, y: np.ndarray, weight: np.ndarray | None, 
                 f"{name} could not be {done} the {len(at)} rows {where}: {type(error).__name__}: {error}"
             ) from error
 
-    jobs = Parallel(**jobs_of(estimator, in_fold, n_jobs), return_as="generator")(
+    columns = X.shape[1] if getattr(X, "ndim", 1) == 2 else 1  # texts have one
+    jobs = Parallel(**jobs_of(estimator, in_fold, columns, n_jobs), return_as="generator")(
         delayed(train)(*part[1:], seed) for part, seed in zip(parts, seeds, strict=True)
     )
-    for (repeat, _, rows), (trained, scores) in zip(parts, _closing(jobs), strict=True):
-        as_before(trained.model, estimator)
-        all_trained.append(trained)
-        if scores is not None:
-            held_out[repeat, ~rows] = scores
-        progress.advance()
+    with warnings.catch_warnings():  # threads that set filters restore those of each other
+        for (repeat, _, rows), (trained, scores) in zip(parts, _closing(jobs), strict=True):
+            as_before(trained.model, estimator)
+            all_trained.append(trained)
+            if scores is not None:
+                held_out[repeat, ~rows] = scores
+            progress.advance()
     warn_of_broken(name, all_trained)
     models = [one.model for one in all_trained]
     if not len(folds):

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from joblib.parallel import get_active_backend
+from joblib.parallel import BACKENDS, DEFAULT_BACKEND, get_active_backend
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from tightset.compute.threads import cores, threads_for
-from tightset.models.class_scores import innermost
 from tightset.models.routing import Unweighted
 
 __all__ = ["as_before", "jobs_of", "with_threads"]
@@ -22,21 +21,23 @@ __all__ = ["as_before", "jobs_of", "with_threads"]
 _FORESTS = "sklearn.ensemble._forest"
 _BOOSTED = "sklearn.ensemble._hist_gradient_boosting"
 _LIGHTGBM = "lightgbm."
+_ENTRIES = 2**24  # of the copies of rows that are in memory at the same time
 
 
-def jobs_of(estimator: Any, rows: int, n_jobs: int | None) -> dict[str, Any]:
+def jobs_of(estimator: Any, rows: int, columns: int, n_jobs: int | None) -> dict[str, Any]:
     """How `Parallel` is to train copies of a classifier on about so many rows each: as asked, or side by side.
 
     >>> from sklearn.ensemble import RandomForestClassifier
-    >>> jobs_of(RandomForestClassifier(), 1000, 3)
+    >>> jobs_of(RandomForestClassifier(), 1000, 10, 3)
     {'n_jobs': 3}
     """
     active, asked = get_active_backend()
-    elsewhere = asked is not None or bool(active.nesting_level)
+    elsewhere = asked is not None or bool(active.nesting_level) or type(active) is not BACKENDS[DEFAULT_BACKEND]
     if n_jobs is not None or elsewhere or not _is_compiled(estimator):
         return {"n_jobs": n_jobs}
     of_one = 1 if _is(estimator, _FORESTS) else threads_for(rows)
-    return {"n_jobs": max(1, cores() // of_one), "backend": "threading"}
+    at_once = min(cores() // of_one, _ENTRIES // max(rows * columns, 1))
+    return {"n_jobs": max(1, at_once), "backend": "threading"}
 
 
 def with_threads(estimator: Any, rows: int) -> Any:
@@ -46,30 +47,49 @@ def with_threads(estimator: Any, rows: int) -> Any:
     if isinstance(estimator, Unweighted):
         return estimator._replace(estimator=with_threads(estimator.estimator, rows))
     copy = clone(estimator)
-    innermost(copy).set_params(n_jobs=threads_for(rows))
+    _last(copy).set_params(n_jobs=threads_for(rows))
     return copy
 
 
 def as_before(model: Any, estimator: Any) -> None:
     """Let what `with_threads` told an estimator not outlast its training."""
     if _takes_all_cores(estimator):
-        innermost(model).set_params(n_jobs=None)
+        _last(model).set_params(n_jobs=None)
 
 
 def _is_compiled(estimator: Any) -> bool:
     """Whether fits run in compiled code alone, in one thread or as many as `openmp_for` leaves them."""
     within = estimator.estimator if isinstance(estimator, Unweighted) else estimator
-    before = [step for _, step in within.steps[:-1]] if isinstance(within, Pipeline) else []
-    if not all(type(step).__module__.startswith("sklearn.") for step in before):
-        return False
+    while isinstance(within, Pipeline):
+        if not all(step in (None, "passthrough") or _is_sklearns(step) for _, step in within.steps[:-1]):
+            return False
+        within = within.steps[-1][1]
     if _is(estimator, _FORESTS):
-        return innermost(estimator).n_jobs in (None, 1)
+        return within.n_jobs in (None, 1)
     return _is(estimator, _BOOSTED) or _takes_all_cores(estimator)
 
 
+def _is_sklearns(step: Any) -> bool:
+    """Whether a step of a pipeline and all parts of it are scikit-learn's own, and it calls no function of others."""
+    parts = [step, *step.get_params(deep=True).values()]
+    return all(
+        type(one).__module__.startswith("sklearn.")
+        if hasattr(one, "fit")
+        else isinstance(one, type) or not callable(one)
+        for one in parts
+    )
+
+
 def _takes_all_cores(estimator: Any) -> bool:
-    return _is(estimator, _LIGHTGBM) and innermost(estimator).n_jobs is None
+    return _is(estimator, _LIGHTGBM) and _last(estimator).n_jobs is None
+
+
+def _last(estimator: Any) -> Any:
+    """The classifier at the end of pipelines; not inside searches, which train others, nor if it is frozen."""
+    while isinstance(estimator, (Pipeline, Unweighted)):
+        estimator = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator.estimator
+    return estimator
 
 
 def _is(estimator: Any, module: str) -> bool:
-    return type(innermost(estimator)).__module__.startswith(module)
+    return type(_last(estimator)).__module__.startswith(module)

@@ -224,8 +224,9 @@ class SCPOLoss(nn.Module):
             # Somebody else's f may look at its numbers, which no graph can.
             steady = (follows or (slots is not None and self.memory.full)) and self.f in (SIZE, LOG)
             how = (follows, self.gamma, self.cross_entropy, self.lam, self.q, self.memory.weighted)
+            places = [one.data_ptr() for one in (self.threshold, self.swept, self.memory.z)]
             compute = partial(self._value_and_gradient, follows=follows)
-            value, derivative = self.replays.run(compute, inputs, (*how, self.threshold.data_ptr()), steady=steady)
+            value, derivative = self.replays.run(compute, inputs, (*how, *places), steady=steady)
         return _Stated.apply(logits, value, derivative)
 
     def _check(self, logits: Tensor, y: Tensor, groups: Tensor | None) -> None:

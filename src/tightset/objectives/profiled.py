@@ -109,15 +109,13 @@ class Profiled(OfSums):
         own = own_label(t, runs)
         s = (A.shape[-1] + xp.sum(t, axis=-1)) / 2
         if weight is None and self.f == SIZE:  # no row weighs more than another: spare some passes
-            B, k, C = t.shape
-            flat = xp.reshape(xp.permute_dims(t, (0, 2, 1)), (B, C * k))
-            of_all, of_own = row_dots(flat, flat) - C * k, row_dots(own, own) - k
-            sums = xp.full_like(of_all, k), xp.sum(s, axis=1), xp.sum(own, axis=1), of_all, of_own
+            of_own = xp.sum(own, axis=1)
             t *= t
             t -= 1
             own *= own
             own -= 1
-            return sums, t, own
+            rows = xp.full_like(of_own, t.shape[1])
+            return (rows, xp.sum(s, axis=1), of_own, xp.sum(xp.sum(t, axis=-1), axis=1), xp.sum(own, axis=1)), t, own
         dF, dV, f = t, own * own - 1, self.f(s)
         dF *= t
         dF -= 1

@@ -47,8 +47,9 @@ _DOUBT = 1.0  # standard errors that the gain must exceed
 def path_search(rows: TrainingRows, aim: Aim, search: Search, runtime: Runtime) -> Outcome:
     """The model of each level.
 
-    A level's model does not depend on which others are asked for, unless one is to serve all. Of many rows
-    (``search.samples``) a sample is searched, and what was chosen there is trained on all of them, wherever they lie.
+    The lowest and the highest level do not depend on which others are asked for, unless one model is to serve all;
+    those between start from these two. Of many rows (``search.samples``) a sample is searched, and what was chosen
+    there is trained on all of them, wherever they lie.
     Few rows leave no choice: the model is logistic regression with C = 1.
     """
     if len(rows) < FEW_ROWS:

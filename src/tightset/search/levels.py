@@ -179,7 +179,7 @@ def outermost_first(
     near: list[list[Candidate]] = []
     for turn, (at, part) in enumerate(zip(order, parts, strict=True)):
         name = "searching" if len(levels) == 1 else f"searching level {turn + 1} of {len(levels)}"
-        level = levels[at]._replace(progress=part, near=near if turn > 1 else ())
+        level = levels[at]._replace(progress=part, near=near if turn > 1 and any(near) else ())
         part.stage(name)
         found[at] = search(level)
         if turn < 2:

@@ -53,10 +53,6 @@ class RowsOnDevice:
             return None
         return cls(rows, device, threads)
 
-    @property
-    def total(self) -> float:
-        return float(self.weight.sum())
-
     def view(self, columns: Columns) -> View:
         key = Same(columns)
         if key not in self._views:

@@ -39,7 +39,8 @@ class Search:
         classifier) at one sharpness. By default two-matrix with 1, 2 and 4, softmax with 4, linear with 1. Tuned
         logistic regression is always there too, as the baseline, which stays if nothing is gained.
     pulls : sequence of float
-        How strongly each step of a path is held to where it started, in order.
+        How strongly each step of a path is held to where it started, in order. On top of a classifier the first and the
+        last are left out.
     max_iter : int, default 40
         Evaluations of the loss for each step.
     folds : int, default 5
@@ -50,7 +51,7 @@ class Search:
         How often each path is followed again from a randomly displaced start.
     strengths : sequence of float
         The values of C of the logistic regressions, in order; a tenth of each on unfolded columns, of which there are
-        many more.
+        many more. On top of a classifier the last is left out.
     both_columns : bool, default False
         Follow the paths on plain and on unfolded columns (on top of a classifier: on its scores alone, and with the
         columns beside them), not only on the better ones.
