@@ -91,10 +91,11 @@ def _fit(model: Any, client: Any, workers: list[str], blocks: Sequence[Block], c
         own_y, own_weight = block.vectors
         parts = [block.X, dask.delayed(np.take)(classes, own_y)]
         parts += [] if own_weight is None else [dask.delayed(own_weight)]
-        for some, future in zip(
-            (X, y, weight), client.compute(parts, workers=[worker], allow_other_workers=False), strict=False
-        ):
-            some.append(future)
+        # Only what has a name of its own must be on this worker: whoever asks for the same partitions later would wait
+        # for it, even if it were lost.
+        near = client.compute(parts, workers=[worker], allow_other_workers=True)
+        for some, future in zip((X, y, weight), near, strict=False):
+            some.append(client.submit(_same, future, workers=[worker], allow_other_workers=False, pure=False))
     distributed.wait([*X, *y, *weight])
     heads = client.gather([client.submit(_head, one, pure=False) for one in X])
     lengths = [block.length for block in blocks]
@@ -117,6 +118,10 @@ def _rows(parts: list[Any], lengths: list[int], head: Any) -> Any:
         return dd.from_delayed([dask.delayed(one) for one in parts], meta=head.iloc[:0], verify_meta=False)
     some = zip(parts, lengths, strict=True)
     return da.concatenate([da.from_delayed(dask.delayed(one), (n, head.shape[1]), meta=head[:0]) for one, n in some])
+
+
+def _same(x: Any) -> Any:
+    return x
 
 
 def _head(X: Any) -> Any:
