@@ -183,12 +183,15 @@ def test_folds_are_those_of_a_stable_sort():
 
 
 def lightgbm_on_dask(**changes):
-    return pytest.importorskip("lightgbm").DaskLGBMClassifier(**({"n_estimators": 4, "verbose": -1} | changes))
+    from lightgbm import DaskLGBMClassifier
+
+    return DaskLGBMClassifier(**({"n_estimators": 4, "verbose": -1} | changes))
 
 
 def xgboost_on_dask(**changes):
-    from_dask = pytest.importorskip("xgboost.dask")
-    return from_dask.DaskXGBClassifier(**({"n_estimators": 4, "max_depth": 3} | changes))
+    from xgboost.dask import DaskXGBClassifier
+
+    return DaskXGBClassifier(**({"n_estimators": 4, "max_depth": 3} | changes))
 
 
 @pytest.mark.parametrize("make", [lightgbm_on_dask, xgboost_on_dask])

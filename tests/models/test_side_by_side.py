@@ -64,7 +64,8 @@ def test_as_many_at_once_as_there_are_cores_for(estimator, rows, at_once):
 
 @pytest.mark.usefixtures("six_cores")
 def test_lightgbm_is_told_its_threads_for_as_long_as_it_trains():
-    lightgbm = pytest.importorskip("lightgbm")
+    import lightgbm
+
     base = make_pipeline(StandardScaler(), lightgbm.LGBMClassifier())
     told = with_threads(base, 1000)
     assert (told[-1].n_jobs, base[-1].n_jobs) == (1, None)
