@@ -111,6 +111,20 @@ def test_thresholds_by_category_and_costs_are_those_of_numpy(torch, make, rows, 
     assert_same(ours(torch, criterion, Z, y, **more), (loss[0], through_softmax(Z, dA[0])))
 
 
+@pytest.mark.parametrize("memory", [0, 500])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_gap_at_the_threshold_does_not_blow_the_loss_up(torch, make, memory, dtype):
+    """Of sure logits, exactly 5 % of them wrong, no row is near the threshold: coverage does not move with it."""
+    y = np.arange(500) % C
+    sure = 60 * np.eye(C)[y] + np.random.default_rng(0).normal(size=(500, C)) / 10
+    sure[::20] *= -1
+    criterion = make(confidence=0.95, memory=memory)
+    for batch in np.arange(500).reshape(-1, 100 if memory else 500):
+        value, slope = ours(torch, criterion, sure[batch], y[batch], dtype)
+        assert 0 <= value <= C
+        assert abs(slope).max() < 1
+
+
 # ---- mini-batches ---------------------------------------------------------------------------------------------------
 
 

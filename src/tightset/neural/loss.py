@@ -17,7 +17,7 @@ with needed_for("SCPOLoss", "torch"):
 from tightset.conformal.costs import cost_matrix
 from tightset.conformal.inefficiency import LOG, SIZE, as_inefficiency
 from tightset.conformal.ranks import significance
-from tightset.neural.memory import Memory, OwnScores, by_category, follow, solve
+from tightset.neural.memory import Memory, OwnScores, by_category, follow, solve, tolerance
 from tightset.neural.replay import Replays
 from tightset.objectives.penalised import FORMS, transformed
 from tightset.objectives.terms import Terms
@@ -25,7 +25,7 @@ from tightset.objectives.terms import Terms
 __all__ = ["SCPOLoss"]
 
 _ROWS_BELOW = 100  # of every category, below its threshold, among the rows that are remembered
-_TINY = 1e-30
+_LEAST = 1e-3  # of a row, that coverage moves by when the threshold does: where no row is near, it would be 0
 _SCORES = ("softmax", "linear")
 
 
@@ -297,9 +297,11 @@ class SCPOLoss(nn.Module):
             G = rate * dF.scatter_add_(1, at, 2 * self.lam * missed * d_own)
             return value, self.gamma * G
         swept = self._running(by_category(dF, None if self.T == 1 else index.expand_as(dF), self.T), len(z))
-        rho = swept / slope.clamp_min(_TINY)
+        rho = swept / slope
         of_rows = rho if own.category is None else rho[own.category][:, None]
-        value = inefficiency - (w * of_rows * (t_own - (1 - self.eps))).sum()
+        excess = by_category(w * (t_own - (1 - self.eps)), own.category, self.T)
+        # What the solver leaves is not to be corrected: where no row is near the threshold, rho is huge.
+        value = inefficiency - (rho * nn.functional.hardshrink(excess, 2 * tolerance(excess.dtype))).sum()
         sure = 1.0 if len(z) >= self.memory.rows else min(1.0, self.memory.seen / self.memory.rows)
         return sure * value, (sure * self.gamma) * dF.scatter_add_(1, at, -of_rows * d_own)
 
@@ -321,7 +323,7 @@ class SCPOLoss(nn.Module):
             q, slope = solve(rows, self.eps, self.threshold if known else None, self.T, exactly=rows is own)
         if self.training:
             self.threshold.copy_(torch.where(q.isfinite(), q, self.threshold))
-        return q, slope if share is None else slope / share, q
+        return q, (slope if share is None else slope / share).clamp_min(_LEAST / len(rows.z)), q
 
     def _running(self, batch: Tensor, m: int) -> Tensor:
         """The mean over the rows that are remembered of what is known batch by batch."""

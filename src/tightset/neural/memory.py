@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Memory", "OwnScores", "by_category", "follow", "solve"]
+__all__ = ["Memory", "OwnScores", "by_category", "follow", "solve", "tolerance"]
 
 _STEPS = 60  # of Newton's method, from anywhere
 _STEPS_ON = 1  # from the threshold of the batch before
@@ -109,6 +109,11 @@ class Memory(nn.Module):
         return OwnScores(self.z[there], category, self.weight[there] if self.weighted else None)
 
 
+def tolerance(kind: torch.dtype) -> float:
+    """How exactly coverage is met where thresholds are solved for."""
+    return 1e-12 if kind == torch.float64 else 1e-6
+
+
 def solve(own: OwnScores, eps: float, q: Tensor | None, T: int, *, exactly: bool) -> tuple[Tensor, Tensor]:
     """Thresholds ``q (T,)`` at which coverage is ``1 - eps``, and its slope: ``sum of w sigma'`` by category.
 
@@ -125,12 +130,11 @@ def solve(own: OwnScores, eps: float, q: Tensor | None, T: int, *, exactly: bool
         exactly = True
     if exactly:
         low, high = (z.min() - 40).expand(T), (z.max() + 40).expand(T)
-    tol = 1e-12 if z.dtype == torch.float64 else 1e-6
+    tol = tolerance(z.dtype)
     look_every = 1 if z.device.type == "cpu" else 8  # to look holds the device up
     for step in range(1, (_STEPS if exactly else _STEPS_ON) + 1):
         t = torch.sigmoid(z - (q if category is None else q[category]))
-        covered = own.total(t, T)
-        slope = covered - own.total(t * t, T)
+        covered, slope = own.total(t, T), own.total(torch.addcmul(t, t, t, value=-1), T)
         excess = covered / share - (1 - eps)
         if exactly and step % look_every == 0 and bool((excess.abs() <= tol).all()):
             break
@@ -157,8 +161,7 @@ def follow(own: OwnScores, eps: float, q: Tensor, T: int) -> tuple[Tensor, Tenso
     goal = log((1 - eps) / eps)
     for _ in range(_STEPS_AFTER):
         t = torch.sigmoid(z - (q if category is None else q[category]))
-        covered = own.total(t, T)
-        slope = covered - own.total(t * t, T)
+        covered, slope = own.total(t, T), own.total(torch.addcmul(t, t, t, value=-1), T)
         inside = (covered / share).clamp(1e-6, 1 - 1e-6)
         change = (torch.logit(inside) - goal) * inside * (1 - inside) * share / slope.clamp_min(_TINY)
         q = q + change.clamp(-_FURTHEST, _FURTHEST)
