@@ -258,7 +258,7 @@ def test_the_reference_shows_signatures_parameters_and_shared_methods(site):
     assert "&gt;&gt;&gt;" not in re.sub(r"<code>.*?</code>", "", page, flags=re.DOTALL)  # doctests have a fence
 
 
-def test_the_reference_is_exactly_the_public_face():
+def test_the_reference_is_exactly_the_public_face(torch):
     named = re.findall(r"^::: tightset\.(\S+)$", (DOCS / "reference.md").read_text(), re.MULTILINE)
     assert sorted(named) == sorted({*dir(tightset), "estimators.base.ConformalPredictor"} - {"__version__"})
     for name in dir(tightset):

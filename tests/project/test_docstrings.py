@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import os
 import re
 from types import ModuleType
 
@@ -34,7 +35,12 @@ def methods(cls):
 
 def public_face():
     for name in dir(tightset):
-        one = getattr(tightset, name)
+        try:
+            one = getattr(tightset, name)
+        except ImportError:  # of PyTorch, which CI must have
+            if os.environ.get("CI") == "true":
+                raise
+            continue
         if isinstance(one, ModuleType):
             yield from ((f"{name}.{own}", getattr(one, own)) for own in one.__all__)
         elif callable(one):
@@ -104,7 +110,7 @@ def test_a_docstring_is_true_to_the_signature(name):
     check(FACE[name])
 
 
-def test_all_of_the_public_face_is_looked_at():
+def test_all_of_the_public_face_is_looked_at(torch):
     assert {"SCPOClassifier.fit", "ConformalClassifier.predict_set", "Search.fast", "plots.coverage"} <= set(FACE)
     assert {"scores.RAPS", "metrics.evaluate", "TablePredictor.save", "TableFile.chunks", "load"} <= set(FACE)
     assert {name for name in dir(tightset) if name != "__version__"} <= {name.partition(".")[0] for name in FACE}

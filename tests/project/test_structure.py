@@ -49,7 +49,7 @@ def test_import_is_light():
         assert some <= loaded_by("import sklearn.linear_model")[0]
 
 
-def test_public_face():
+def test_public_face(torch):
     assert dir(tightset) == sorted(tightset.__all__)
     assert (SOURCE / "py.typed").exists()
     assert tightset.__version__ == importlib.metadata.version("tightset")
