@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from tightset.conformal.abstention import Abstention, rows_needed, top_and_margin
+from tightset.conformal.abstention import Abstention, highest_and_margin, rows_needed, top_and_margin
+from tightset.estimators.pieces import OwnScores
 
 DRAWS, ERROR, ASSURANCE = 2000, 0.05, 0.95
 
@@ -139,6 +140,31 @@ def test_margins_of_scores():
     assert margin.tolist() == [1e300, 0.0, 0.0, 0.5]
     assert top_and_margin(np.ones((2, 1)))[1].tolist() == [0.0, 0.0]
     assert top_and_margin(scores.astype(np.float32))[1].dtype == np.float64
+
+
+@pytest.mark.parametrize("C", [1, 2, 3, 40, 41, 200])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_highest_score_and_its_lead_are_those_of_a_sort(C, dtype):
+    rng = np.random.default_rng(C)
+    scores = rng.integers(-3, 4, (5000, C)).astype(dtype) / 3
+    scores[rng.random(scores.shape) < 0.1] = -np.inf
+    highest, margin = highest_and_margin(scores)
+    np.testing.assert_array_equal(highest, scores.max(axis=1))
+    least = np.full((5000, 1), np.nan if C == 1 else -np.inf)
+    two = np.sort(np.hstack([least, scores.astype(np.float64)]), axis=1)[:, -2:]
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(margin, np.minimum(np.nan_to_num(two[:, 1] - two[:, 0], posinf=1e300), 1e300))
+
+
+def test_own_scores_are_wrong_where_another_label_is_first():
+    rng = np.random.default_rng(0)
+    scores = rng.integers(0, 4, (2000, 5)).astype(float)  # with many ties
+    scores[:20] = -np.inf
+    y = rng.integers(-1, 5, 2000)
+    found = OwnScores.of(scores, y)
+    np.testing.assert_array_equal(found.wrong, scores.argmax(axis=1) != y)
+    np.testing.assert_array_equal(found.first, (scores[np.arange(2000), y] == scores.max(axis=1)) & (y >= 0))
+    np.testing.assert_array_equal(found.scores, np.where(y < 0, -np.inf, scores[np.arange(2000), y]))
 
 
 @pytest.mark.parametrize(

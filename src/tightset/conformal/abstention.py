@@ -35,6 +35,7 @@ from tightset.storage.registry import storable
 __all__ = [
     "Abstention",
     "answered_and_wrong",
+    "highest_and_margin",
     "proposed_thresholds",
     "proposing_rows",
     "rows_needed",
@@ -46,6 +47,7 @@ _PARTS = 4  # thresholds between two margins
 _FEW = 0.7  # of the testing rows
 _ALL = -1.0  # a threshold that every margin exceeds
 _ENDLESS = 1e300  # the margin over a label whose score is minus infinity
+_COLUMNS, _ROWS = 40, 2**12  # up to so many labels two are found column by column, of so many rows at once
 _SAME = 1e-6  # of the largest margin: margins this close may be copies of a row that were rounded differently
 
 
@@ -155,13 +157,34 @@ def top_and_margin(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     >>> top_and_margin(np.array([[1.0, 3.0, 2.5], [4.0, 4.0, 0.0]]))
     (array([1, 0]), array([0.5, 0. ]))
     """
-    top = np.argmax(scores, axis=1)
+    return np.argmax(scores, axis=1), highest_and_margin(scores)[1]
+
+
+def highest_and_margin(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The highest score ``(n,)`` of each row, and its lead over the next: 0 if two are equal.
+
+    >>> highest_and_margin(np.array([[1.0, 3.0, 2.5], [4.0, 4.0, 0.0]]))
+    (array([3., 4.]), array([0.5, 0. ]))
+    """
     if scores.shape[1] < 2:
-        return top, np.zeros(len(scores))
-    two = np.partition(scores, -2, axis=1)[:, -2:].astype(np.float64)
+        return scores[:, 0], np.zeros(len(scores))
+    highest, second = _two_by_column(scores) if scores.shape[1] <= _COLUMNS else np.partition(scores, -2).T[:-3:-1]
     with np.errstate(invalid="ignore", over="ignore"):
-        margin = two[:, 1] - two[:, 0]
-    return top, np.minimum(np.nan_to_num(margin, nan=0.0, posinf=_ENDLESS), _ENDLESS)
+        margin = highest.astype(np.float64) - second
+    return highest, np.minimum(np.nan_to_num(margin, nan=0.0, posinf=_ENDLESS), _ENDLESS)
+
+
+def _two_by_column(scores: np.ndarray) -> np.ndarray:
+    """The two highest scores of each row ``(2, n)``, label by label: few labels are not worth a call for each row."""
+    two = np.empty((2, len(scores)), dtype=scores.dtype)
+    for at in range(0, len(scores), _ROWS):
+        columns = np.ascontiguousarray(scores[at : at + _ROWS].T)
+        first, second = two[:, at : at + _ROWS]
+        first[:], second[:] = columns[0], -np.inf
+        for column in columns[1:]:
+            np.maximum(second, np.minimum(first, column), out=second)
+            np.maximum(first, column, out=first)
+    return two
 
 
 def _rows_to_pass(wrong: int, error: float, level: float) -> int:

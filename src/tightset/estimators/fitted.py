@@ -23,7 +23,6 @@ from tightset.compute.arrays import settle
 from tightset.compute.row_kinds import RowKind
 from tightset.compute.row_rounding import held_by_float32
 from tightset.compute.row_types import COARSE
-from tightset.conformal.abstention import top_and_margin
 from tightset.conformal.calibration import Calibration
 from tightset.conformal.ranks import rank, significance
 from tightset.estimators.checks import nearest_level
@@ -239,15 +238,7 @@ class Fitted:
             some = self.kind.prepared(some)  # noqa: PLW2901
             shared = self.shared(positions[rows])
             for model, parts in zip(models, own, strict=True):
-                scores = _scores_from(model, some, shared, rows.start)
-                own_label = np.arange(len(scores)), y[rows]
-                first = scores[own_label] >= scores.max(axis=1)
-                scores = settle(scores)
-                one = scores[own_label]
-                top, margin = top_and_margin(scores)
-                unknown = y[rows] < 0
-                one[unknown], first[unknown] = -np.inf, False
-                parts.append(OwnScores(one, first, margin, top != y[rows]))
+                parts.append(OwnScores.of(settle(_scores_from(model, some, shared, rows.start)), y[rows]))
         return [together(parts) for parts in own]
 
     def shared(self, positions: Any) -> Shared:

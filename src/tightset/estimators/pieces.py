@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy import sparse
@@ -17,7 +17,7 @@ from tightset.compute.hashing import hash_uniform
 from tightset.compute.row_types import COARSE
 from tightset.compute.rows import take
 from tightset.conformal import calibration as icp
-from tightset.conformal.abstention import top_and_margin
+from tightset.conformal.abstention import highest_and_margin, top_and_margin
 from tightset.conformal.calibration import Calibration
 
 __all__ = ["OwnScores", "ScoredRows", "joined", "pieces", "together", "whole"]
@@ -117,6 +117,18 @@ class OwnScores(NamedTuple):
     first: np.ndarray
     margin: np.ndarray
     wrong: np.ndarray
+
+    @classmethod
+    def of(cls, scores: np.ndarray, y: np.ndarray) -> Self:
+        """From the scores ``(n, C)`` of all labels; a row whose label is none of them (``y < 0``) conforms least."""
+        own = scores[np.arange(len(y)), y]
+        highest, margin = highest_and_margin(scores)
+        first, wrong = own >= highest, own < highest
+        tied = np.flatnonzero(margin == 0)
+        wrong[tied] = np.argmax(scores[tied], axis=1) != y[tied]
+        unknown = y < 0
+        own[unknown], first[unknown], wrong[unknown] = -np.inf, False, True
+        return cls(own, first, margin, wrong)
 
 
 def together(parts: Iterable[OwnScores]) -> OwnScores:
