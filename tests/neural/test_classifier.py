@@ -4,6 +4,7 @@ import pickle
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -172,6 +173,98 @@ def test_what_a_module_has_frozen_stays(rows, torch):
     assert (trained[3].weight != module[3].weight).any()
 
 
+def test_heads_for_levels_say_what_the_network_said(torch):
+    """Also where it is of a kind of its own: another forward, a hook, a last layer that is not to be trained."""
+    from tightset.neural.bodies import with_heads
+
+    nn = torch.nn
+
+    class Wave(nn.Sequential):
+        def forward(self, x):
+            return super().forward(torch.sin(3 * x))
+
+    class Doubled(nn.Linear):
+        def forward(self, x):
+            return 2 * super().forward(x)
+
+    hooked, frozen = nn.Sequential(nn.Linear(6, 3)), nn.Sequential(nn.Linear(6, 8), nn.Linear(8, 3))
+    hooked.register_forward_hook(lambda module, inputs, found: found + 1)
+    frozen[-1].requires_grad_(requires_grad=False)
+    plain = nn.Sequential(nn.Linear(6, 3, bias=False))
+    X = torch.randn(5, 6)
+    for network in (
+        Wave(nn.Linear(6, 3)),
+        nn.Sequential(nn.ReLU(), Doubled(6, 3)),
+        hooked,
+        frozen,
+        plain,
+        nn.Linear(6, 3),
+    ):
+        wanted = network(X)
+        found = with_heads(network, 3, 2)(X)
+        torch.testing.assert_close(found, torch.cat([wanted, wanted], 1))
+    assert not with_heads(frozen, 3, 2)[0][-1].weight.requires_grad
+    assert len(with_heads(plain, 3, 2)) == 1
+
+
+def test_a_module_is_not_touched_by_a_look_at_it(rows, torch):
+    """Nor are the random numbers of the process, if layers draw their first weights only then."""
+    X, y, _, _ = rows
+    nn = torch.nn
+
+    class Counting(nn.Sequential):
+        def forward(self, x):
+            self.calls = getattr(self, "calls", 0) + 1
+            return super().forward(x)
+
+    module = Counting(nn.LazyLinear(8), nn.BatchNorm1d(8), nn.Linear(8, 4)).train()
+    module[1].eval()
+    before = torch.get_rng_state()
+    clf = neural(network=module).fit(X, y)
+    assert (module.training, module[1].training, hasattr(module, "calls")) == (True, False, False)
+    assert isinstance(module[0], nn.LazyLinear)
+    np.testing.assert_array_equal(torch.get_rng_state(), before)
+    assert clf.predict_p(X[:2]).shape == (2, 4)
+
+
+@pytest.mark.parametrize("network", [(8,), "module"])
+def test_rows_that_make_no_number_are_named(rows, torch, network):
+    X, y, _, _ = rows
+    nn = torch.nn
+    clf = neural(network=nn.Sequential(nn.Linear(6, 4)) if network == "module" else network).fit(X, y)
+    odd = X[:3].copy()
+    odd[1] = 1e308
+    for use in (lambda: clf.predict_set(odd), lambda: clf.predict_p(odd), lambda: clf.calibrate(odd, y[:3])):
+        with np.errstate(over="ignore"), pytest.raises(ValueError, match="the network gives NaN, first in row 1 of X"):
+            use()
+    with np.errstate(over="ignore"), pytest.raises(ValueError, match=r"X has numbers that float32.*scale its columns"):
+        neural(network=nn.Linear(6, 4)).fit(X * 1e39, y)
+
+
+def test_whatever_mode_pytorch_is_in_it_trains_the_same(rows, torch):
+    X, y, X_new, _ = rows
+    wanted = neural((0.8, 0.9)).fit(X, y).predict_p(X_new)
+    with torch.no_grad():
+        np.testing.assert_array_equal(neural((0.8, 0.9)).fit(X, y).predict_p(X_new), wanted)
+    with torch.inference_mode():
+        np.testing.assert_array_equal(neural((0.8, 0.9)).fit(X, y).predict_p(X_new), wanted)
+    torch.set_default_dtype(torch.float64)
+    try:
+        again = neural((0.8, 0.9), device=torch.device("cpu")).fit(X, y)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert again.fitted_.folds[0].models[0].members[0].weights[0].dtype == np.float32
+    np.testing.assert_allclose(again.predict_p(X_new), wanted, atol=0.1)
+
+
+def test_fits_in_threads_have_the_bits_of_fits_alone(rows):
+    X, y, X_new, _ = rows
+    wanted = neural().fit(X, y).predict_p(X_new)
+    with ThreadPoolExecutor(3) as pool:
+        for found in pool.map(lambda _: neural().fit(X, y).predict_p(X_new), range(3)):
+            np.testing.assert_array_equal(found, wanted)
+
+
 def test_a_head_on_frozen_logits_repairs_them(rows, tmp_path):
     X, y, X_new, y_new = rows
     rng = np.random.default_rng(1)
@@ -231,6 +324,65 @@ def test_a_checkpoint_of_something_else_is_refused(rows, monkeypatch, tmp_path):
         neural(checkpoint=str(path), random_state=None).fit(X, y)
 
 
+def begun(path, X, y, how, monkeypatch):
+    """Leave a checkpoint of a whole training."""
+    with monkeypatch.context() as patched:
+        patched.setattr("tightset.neural.checkpoints.Checkpoint.remove", lambda self: None)
+        patched.setattr("tightset.neural.checkpoints._TIMES", 0)
+        neural(checkpoint=path, **how).fit(X, y)
+
+
+def test_a_damaged_checkpoint_is_never_used(rows, monkeypatch, tmp_path):
+    X, y, X_new, _ = rows
+    path, how = tmp_path / "state.pt", {"training": Training(members=1, warm_epochs=3, epochs=2)}
+    begun(path, X, y, how, monkeypatch)
+    whole, wanted = path.read_bytes(), neural(**how).fit(X, y).predict_p(X_new)
+    refused = 0
+    for at in np.linspace(0, len(whole) - 1, 60).astype(int):
+        damaged = bytearray(whole)
+        damaged[at] ^= 1 << (at % 8)
+        path.write_bytes(damaged)
+        try:
+            np.testing.assert_array_equal(neural(checkpoint=path, **how).fit(X, y).predict_p(X_new), wanted)
+        except ValueError as error:
+            assert "is not a checkpoint" in str(error)  # noqa: PT017
+            refused += 1
+    assert refused > 20
+
+
+@pytest.mark.parametrize("what", ["inefficiency", "requires_grad", "weights"])
+def test_a_checkpoint_of_what_looks_alike_is_refused(rows, torch, monkeypatch, tmp_path, what):
+    X, y, _, _ = rows
+
+    def how(other):
+        module = body(torch)
+        module.register_buffer("small", torch.ones((), dtype=torch.bfloat16))
+        if what == "requires_grad":
+            module[0].requires_grad_(requires_grad=other)
+        if what == "weights" and other:
+            module[-1].bias.data += 1e-6
+        f = (lambda w: 2.0 * w, lambda w: 0 * w + 2.0) if other else (lambda w: w, lambda w: 0 * w + 1.0)
+        return {
+            "training": Training(members=1, warm_epochs=2, epochs=1),
+            "network": module,
+            "inefficiency": f if what == "inefficiency" else "size",
+        }
+
+    path = tmp_path / "state.pt"
+    begun(path, X, y, how(other=False), monkeypatch)
+    with pytest.raises(ValueError, match="other rows or settings: remove it"):
+        neural(checkpoint=path, **how(other=True)).fit(X, y)
+
+
+def test_what_there_is_not_to_say_is_not_said(rows):
+    X, y, _, _ = rows
+    only = neural(training=Training(members=1, warm_epochs=0, epochs=2)).fit(X, y).summary()
+    assert only == "the network was trained for small sets only, so there are none of cross-entropy to compare with."
+    broken = Training(members=1, warm_epochs=3, epochs=2, fine_rate=1e25)
+    with pytest.warns(TightsetWarning, match="not a finite number"):
+        assert "or the first one gave numbers that are not finite" in neural(training=broken).fit(X, y).summary()
+
+
 def test_losses_that_are_no_numbers_end_training_at_the_best_state(rows, torch):
     X, y, X_new, _ = rows
     broken = Training(members=1, warm_epochs=12, epochs=6, learning_rate=0.01, fine_rate=1e25)
@@ -254,6 +406,15 @@ def test_bad_input_is_named(rows, torch):
         ({"network": (16, 0)}, "widths that are whole numbers, 1 or more; got 0"),
         ({"training": {"epochs": 3}}, "training must be a tightset.Training or None"),
         ({"device": "nonsense"}, "device='nonsense' cannot be used"),
+        ({"device": "meta"}, "device='meta' cannot be used"),
+        ({"device": 3.5}, "device=3.5 cannot be used"),
+        (
+            {"network": body(torch).double()},
+            r"network must have parameters in float32.*torch.float64: network.float\(\)",
+        ),
+        ({"network": torch.nn.Linear(5, 4)}, r"network cannot take rows of 6 columns in float32: RuntimeError"),
+        ({"network": torch.nn.LSTM(6, 4)}, r"shape \(2, 4\) for 2 rows; it gives a tuple"),
+        ({"checkpoint": "state.pt", "cv": 3}, "checkpoint is the state of one training, and cv trains once for each"),
     ]
     if not torch.cuda.is_available():
         cases.append(({"device": "cuda"}, r"device='cuda' cannot be used: .*device=None is the CPU"))

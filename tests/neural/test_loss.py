@@ -106,7 +106,7 @@ def test_thresholds_by_category_and_costs_are_those_of_numpy(torch, make, rows, 
         memory=0,
         labels=y,
         n_groups=G if grouped else None,
-        label_groups=groups,
+        label_groups=groups if grouped else None,
     )
     assert_same(ours(torch, criterion, Z, y, **more), (loss[0], through_softmax(Z, dA[0])))
 
@@ -144,6 +144,20 @@ def gradient(torch, criterion, Z, y, rows):
     found = []
     for batch in order.split(rows):
         loss = criterion(Z[batch] * (1 + theta[-1]) + theta[:-1], y[batch])
+        found.append(torch.autograd.grad(loss, theta)[0].numpy())
+    return np.array(found)
+
+
+def weighted_gradient(torch, criterion, Z, y, weight, rows):
+    """As `gradient`, of weighted rows."""
+    theta = torch.zeros(C + 1, requires_grad=True)
+    Z, y, weight = (
+        torch.tensor(one, dtype=kind)
+        for one, kind in zip((Z, y, weight), (torch.float32, torch.int64, torch.float32), strict=True)
+    )
+    found = []
+    for batch in torch.randperm(len(y), generator=torch.Generator().manual_seed(0)).split(rows):
+        loss = criterion(Z[batch] * (1 + theta[-1]) + theta[:-1], y[batch], sample_weight=weight[batch])
         found.append(torch.autograd.grad(loss, theta)[0].numpy())
     return np.array(found)
 
@@ -306,11 +320,22 @@ def test_half_precision_is_computed_in_single(torch, make, many):
     ("how", "match"),
     [
         ({"n_classes": 1}, "n_classes must be a whole number, 2 or more; got 1"),
-        ({"objective": "hinge"}, "objective must be 'profiled' or 'penalised'; got 'hinge'"),
+        ({"objective": "hinge"}, "objective must be one of 'profiled', 'penalised'; got 'hinge'"),
         ({"objective": "penalised", "cost": [1, 2, 3, 4]}, "one threshold and no costs"),
-        ({"gamma": -1}, "gamma must be a positive number; got -1"),
-        ({"memory": -1}, "memory must be a number of rows"),
-        ({"cross_entropy": -0.1}, "cross_entropy must be a number, 0 or more"),
+        ({"gamma": -1}, "gamma must be a number, above 0; got -1"),
+        ({"gamma": "2"}, "gamma must be a number, above 0; got '2'"),
+        ({"lam": None}, "lam must be a number, above 0; got None"),
+        ({"q": np.nan}, "q must be a number; got nan"),
+        ({"n_groups": 2.5}, "n_groups must be a whole number, 1 or more; got 2.5"),
+        ({"memory": -1}, "memory must be a whole number, 0 or more; got -1"),
+        ({"memory": True}, "memory must be a whole number, 0 or more; got True"),
+        ({"labels": [0, 1, 5]}, r"labels must be whole numbers 0 \.\.\. 3, one for each row, of 4 labels"),
+        ({"labels": ["a", "b"]}, "labels must be whole numbers"),
+        ({"labels": []}, "labels must be whole numbers"),
+        ({"label_groups": [0, 1]}, "label_groups belong to n_groups, which was not given"),
+        ({"labels": [0, 1], "label_groups": [0, 5], "n_groups": 2}, r"label_groups must be whole numbers 0 \.\.\. 1"),
+        ({"labels": [0, 1], "label_groups": [0, 0], "n_groups": 2}, "some of each of the 2 groups"),
+        ({"cross_entropy": -0.1}, "cross_entropy must be a number, 0 or more; got -0.1"),
         ({"scores": "probabilities"}, "scores must be one of 'softmax', 'linear'; got 'probabilities'"),
         ({"objective": "penalised", "form": "L^2"}, "form must be one of"),
         ({"confidence": 1.2}, "1.2"),
@@ -324,14 +349,75 @@ def test_settings_that_cannot_be_are_named(make, how, match):
 
 def test_batches_that_cannot_be_are_named(torch, make, many):
     Z, y = torch.tensor(many[0][:9]), torch.tensor(many[1][:9])
+    ones = torch.ones(9)
     for logits, labels, more, match in (
-        (Z[:, :3], y, {}, r"a column for each of the 4 labels; got shape \(9, 3\)"),
-        (Z, y[:8], {}, "a label 0 ... 3 for each of the 9 rows"),
+        (Z[:, :3], y, {}, r"a column for each of the 4 labels; got torch.float64 of shape \(9, 3\)"),
+        (Z.numpy(), y, {}, "logits must be a tensor of numbers.*got a ndarray"),
+        (Z[:0], y[:0], {}, "the batch is empty"),
+        (Z, y[:8], {}, r"y must be a tensor of whole numbers, a label 0 \.\.\. 3 for each of the 9 rows; got"),
         (Z, y.double(), {}, "got torch.float64"),
+        (Z, y + 1, {}, r"y must be a label 0 \.\.\. 3 for each row; got 4"),
+        (Z, y - 100, {}, r"y must be a label 0 \.\.\. 3 for each row; got -100"),
         (Z, y, {"groups": y}, "groups belong to n_groups: give both or neither"),
+        (Z, y, {"sample_weight": ones[:1]}, r"a number for each of the 9 rows; got torch.float32 of shape \(1,\)"),
+        (Z, y, {"sample_weight": -ones}, "sample_weight must be finite numbers, 0 or more"),
+        (Z, y, {"sample_weight": ones / 0}, "sample_weight must be finite numbers, 0 or more"),
+    ):
+        criterion = make()
+        with pytest.raises(ValueError, match=match):
+            criterion(logits, labels, **more)
+        assert criterion.memory.seen == 0
+    for groups, match in (
+        (y * 0 - 1, r"groups must be a group 0 \.\.\. 1 for each row; got -1"),
+        (y[:1], "got torch.int64"),
     ):
         with pytest.raises(ValueError, match=match):
-            make()(logits, labels, **more)
+            make(n_groups=2)(Z, y, groups=groups)
+
+
+def test_a_batch_without_weight_counts_for_nothing(torch, make, many):
+    Z, y = many
+    criterion = make(memory=200)
+    gradient(torch, criterion, Z[:300], y[:300], 50)
+    value, slope = ours(torch, criterion, Z[:50], y[:50], sample_weight=np.zeros(50))
+    assert value == 0
+    assert not slope.any()
+    assert np.isfinite(ours(torch, criterion, Z[:50], y[:50])[0])
+
+
+@pytest.mark.parametrize("rows", [32, 80])
+def test_weighted_batches_have_the_gradient_of_all_weighted_rows_on_average(torch, make, many, rows):
+    Z, y = many
+    weight = np.where(Z[:, 0] > 3, 30.0, 1.0)  # few rows have most of it
+    whole = weighted_gradient(torch, make(confidence=0.98, memory=0), Z, y, weight, len(y))[0]
+    criterion = make(confidence=0.98, memory=2000)
+    for _ in range(3):  # until what was known of the first few rows is forgotten
+        mean = weighted_gradient(torch, criterion, Z, y, weight, rows).mean(axis=0)
+    assert abs(mean - whole).max() < 0.02 * abs(whole).max()
+
+
+def test_validation_without_a_memory_is_that_of_its_batch(torch, make, many):
+    Z, y = many
+    fresh, own = make().eval(), make(memory=0)
+    assert ours(torch, fresh, Z, y)[0] == pytest.approx(ours(torch, own, Z, y)[0], rel=1e-9)
+
+
+def test_small_derivatives_outlive_half_precision(torch, make, many):
+    """A scale of the loss, as mixed precision has it, must come before derivatives are rounded."""
+    Z, y = torch.tensor(many[0]), torch.tensor(many[1])
+    exact, half = (Z.to(kind).requires_grad_() for kind in (torch.float32, torch.float16))
+    for logits in (exact, half):
+        (make(memory=0)(logits, y) * 2.0**15).backward()
+    lost = ((half.grad == 0) & (exact.grad.half() != 0)).float().mean()
+    assert lost < 0.01
+
+
+def test_what_saw_batches_in_inference_mode_can_be_trained(torch, make, many):
+    Z, y = many
+    criterion = make(memory=100)
+    with torch.inference_mode():
+        criterion(torch.tensor(Z[:50]), torch.tensor(y[:50]))
+    assert np.isfinite(ours(torch, criterion, Z[:50], y[:50])[0])
 
 
 def trained_size(torch, criterion, X, y, rows, epochs, rate):

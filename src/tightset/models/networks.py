@@ -58,8 +58,15 @@ class Network:
     def scores(self, X: Any, shared: Shared) -> np.ndarray:
         C = len(self.shift)
         own = slice(self.level * C, (self.level + 1) * C)
-        first, *others = (_log_softmax(shared.once(member, X)[:, own]) for member in self.members)
-        A = reduce(np.logaddexp, others, first) - np.log(np.float32(len(self.members)))
+        with np.errstate(over="ignore", invalid="ignore"):  # NaN is looked for in the end
+            first, *others = (_log_softmax(shared.once(member, X)[:, own]) for member in self.members)
+            A = reduce(np.logaddexp, others, first) - np.log(np.float32(len(self.members)))
+        lost = np.isnan(A).any(axis=1)
+        if lost.any():
+            raise ValueError(
+                f"the network gives NaN, first in row {int(lost.argmax())} of X: its numbers may be too large for "
+                "float32, or the network divides by 0"
+            )
         return np.asarray(A - self.shift.astype(np.float32), dtype=np.float32)
 
 

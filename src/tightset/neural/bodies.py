@@ -20,6 +20,7 @@ __all__ = ["Given", "Head", "block_of", "made", "with_heads"]
 
 _STEP = 3.0  # of what is added, since steps that suit the weights of a network are small for it
 _ROWS_AT_ONCE = 4096
+_KIND = torch.float32  # whatever the default is
 
 
 class Head(nn.Module):
@@ -31,7 +32,7 @@ class Head(nn.Module):
 
     def __init__(self, C: int, levels: int = 1) -> None:
         super().__init__()
-        self.a, self.b = nn.Parameter(torch.zeros(levels, C)), nn.Parameter(torch.zeros(levels, C))
+        self.a, self.b = (nn.Parameter(torch.zeros(levels, C, dtype=_KIND)) for _ in range(2))
 
     def forward(self, X: Tensor) -> Tensor:
         Z = torch.log_softmax(X, 1)[:, None]
@@ -51,8 +52,8 @@ def made(network: Any, p: int, C: int, dropout: float) -> nn.Module:
     widths = [p, *map(int, network)]
     layers: list[nn.Module] = []
     for before, after in pairwise(widths):
-        layers += [nn.Linear(before, after), nn.ReLU(), nn.Dropout(dropout)]
-    return nn.Sequential(*layers, nn.Linear(widths[-1], C))
+        layers += [nn.Linear(before, after, dtype=_KIND), nn.ReLU(), nn.Dropout(dropout)]
+    return nn.Sequential(*layers, nn.Linear(widths[-1], C, dtype=_KIND))
 
 
 def with_heads(body: nn.Module, C: int, levels: int) -> nn.Module:
@@ -65,20 +66,28 @@ def with_heads(body: nn.Module, C: int, levels: int) -> nn.Module:
             for own, one in zip(more.parameters(), body.parameters(), strict=True):
                 own.copy_(one.expand_as(own))
         return more
-    last = body[-1] if isinstance(body, nn.Sequential) else None
-    if isinstance(last, nn.Linear):
-        heads = nn.Linear(last.in_features, levels * C).to(last.weight.device)
-        W, b = last.weight, torch.zeros(C) if last.bias is None else last.bias
+    if type(body) is nn.Sequential and _is_plain(body) and _is_plain(body[-1]):
+        last: Any = body[-1]
+        heads = nn.Linear(last.in_features, levels * C, dtype=_KIND).to(last.weight.device)
+        W, b = last.weight, torch.zeros(C, dtype=_KIND) if last.bias is None else last.bias
         layers: list[nn.Module] = [*list(body)[:-1], heads]
     else:
         at = next(body.parameters())
-        heads = nn.Linear(C, levels * C).to(at.device)
-        W, b = torch.eye(C), torch.zeros(C)
+        heads = nn.Linear(C, levels * C, dtype=_KIND).to(at.device)
+        W, b = torch.eye(C, dtype=_KIND), torch.zeros(C, dtype=_KIND)
         layers = [body, heads]
     with torch.no_grad():
         heads.weight.copy_(W.repeat(levels, 1))
         heads.bias.copy_(b.repeat(levels))
     return nn.Sequential(*layers)
+
+
+def _is_plain(layer: nn.Module) -> bool:
+    """Whether it does what its kind does, and if it has weights they are trained."""
+    kinds = (nn.Sequential, nn.Linear)
+    hooks = (layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks)
+    own = layer.parameters(recurse=False)
+    return type(layer) in kinds and not any(hooks) and all(one.requires_grad for one in own)
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import pickle
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
+from zipfile import BadZipFile, ZipFile
 
 import torch
 from torch import Tensor
@@ -16,6 +17,10 @@ from tightset.storage.file import written_whole
 
 __all__ = ["Checkpoint", "fingerprint"]
 
+_NO_CHECKPOINT = (  # what reading a file may raise that is none
+    *(ArithmeticError, AssertionError, AttributeError, BadZipFile, EOFError, LookupError),
+    *(OSError, RuntimeError, TypeError, UnpicklingError, ValueError),
+)
 _TIMES = 20  # as long as it took to write, before it is written again
 
 
@@ -27,7 +32,10 @@ def fingerprint(*parts: Any) -> str:
     """
     found = hashlib.sha256()
     for part in parts:
-        found.update(part.cpu().numpy().tobytes() if isinstance(part, Tensor) else repr(part).encode())
+        if isinstance(part, Tensor):
+            found.update(part.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+        else:
+            found.update(repr(part).encode())
         found.update(b"|")
     return found.hexdigest()
 
@@ -49,9 +57,11 @@ class Checkpoint:
         if self.path is None or not self.path.exists():
             return None
         try:
-            found = torch.load(self.path, map_location=self.device, weights_only=True)
+            with ZipFile(self.path) as parts:
+                whole = parts.testzip() is None
+            found = torch.load(self.path, map_location=self.device, weights_only=True) if whole else {}
             belongs = found["of"] == self.of
-        except (OSError, RuntimeError, KeyError, TypeError, ValueError, EOFError, pickle.UnpicklingError):
+        except _NO_CHECKPOINT:
             raise ValueError(f"checkpoint={str(self.path)!r} is not a checkpoint: give another name") from None
         if not belongs:
             raise ValueError(

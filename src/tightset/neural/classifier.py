@@ -65,11 +65,12 @@ class SCPONeuralClassifier(ConformalPredictor):
     random_state : int, RandomState or None, default None
         For the rows held aside, the weights at the start, batches and dropout. On a CPU the same seed and number of
         threads give the same bits.
-    device : str or None, default None
+    device : str, torch.device or None, default None
         Where to train: None for the CPU, or a PyTorch device such as ``"cuda"``.
     checkpoint : str, os.PathLike or None, default None
         A file that keeps the state of training. If `fit` is interrupted, the same call goes on from there and has the
-        same result. It is removed when training is over, and needs a number as ``random_state``.
+        same result. It is removed when training is over, needs a number as ``random_state``, and serves one training:
+        not the folds of ``cv``.
     verbose : bool or "auto", default "auto"
         Show a progress bar, as in `SCPOClassifier`.
 
@@ -227,6 +228,10 @@ class SCPONeuralClassifier(ConformalPredictor):
         if self.checkpoint is not None and not isinstance(self.random_state, (int, np.integer)):
             raise ValueError(
                 "checkpoint needs a number as random_state: without, other rows train when training is resumed"
+            )
+        if self.checkpoint is not None and self.cv is not None:
+            raise ValueError(
+                "checkpoint is the state of one training, and cv trains once for each fold: give one of them"
             )
         return levels
 

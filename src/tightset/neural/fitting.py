@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from tightset.models.columns import Scaling
 from tightset.models.networks import Network
 from tightset.neural.bodies import block_of, made
 from tightset.neural.checkpoints import Checkpoint, fingerprint
+from tightset.neural.checks import checked_device, checked_network
 from tightset.neural.loss import SCPOLoss
 from tightset.neural.records import Trained
 from tightset.neural.settings import MEMBERS, Training
@@ -28,6 +30,8 @@ from tightset.search.problem import Aim, Outcome, Runtime, TrainingRows, normali
 __all__ = ["fit_networks"]
 
 FEW_ROWS = 50  # of which none can be spared to judge by
+_PROBES = 9
+_ONE_AT_A_TIME = RLock()  # PyTorch's random numbers are those of the process
 
 
 def fit_networks(
@@ -36,8 +40,9 @@ def fit_networks(
     """A measure for each level, from one network (or several, averaged) with a head for each."""
     device = checked_device(runtime.device)
     X, C, seed = np.asarray(rows.X.gather()), len(rows.classes), runtime.seed[0]
+    with _random(seed, device):
+        network = checked_network(network, X, C)
     given = isinstance(network, nn.Module)
-    check_network(network, X, C)
     scaling = None
     if not (given or isinstance(network, str)):
         scaling = Scaling.of(X, rows.weight)
@@ -46,69 +51,41 @@ def fit_networks(
     def tensor(x: np.ndarray | None, kind: torch.dtype) -> Any:
         return None if x is None else torch.as_tensor(np.ascontiguousarray(x)).to(device, kind)
 
-    group, weight = tensor(rows.groups, torch.int64), tensor(normalised(rows.weight), torch.float32)
-    there = Rows(tensor(X, torch.float32), tensor(rows.y, torch.int64), weight, group)
-    eps, cost = map(float, map(aim.significance, aim.levels)), None if aim.cost is None else aim.cost.tolist()
-    aimed = [*eps, aim.f.name, aim.by_label, cost]
-    start = [*network.state_dict().values()] if given else []
-    parts = (*there, settings, aimed, seed, str(network), device, *start)
-    kept = Checkpoint(checkpoint, "" if checkpoint is None else fingerprint(*parts), device)
-    members = settings.members or (1 if scaling is None else MEMBERS)
-    with _random(seed, device):
-        found = kept.read()
-        done = -1 if found is None else len(found["states"]) - 1
-        courses: list[Course] = []
-        for at, progress in enumerate(runtime.progress.split(*[1] * members)):
-            body = made(network, X.shape[1], C, settings.dropout).to(device)
-            aside = _aside(len(there.y), settings.held_aside, seed, at)
-            course = Course.begun(body, there, aside, partial(_losses, rows, aim), settings, progress)
-            courses.append(course)
-            if found is not None and at < done:
-                course.restore(found["states"][at])
-                continue
-            if found is not None and at == done:
-                kept.resume(course, found)
-            course.run(partial(kept.write, courses))
+    with torch.inference_mode(mode=False), torch.enable_grad():
+        group, weight = tensor(rows.groups, torch.int64), tensor(normalised(rows.weight), torch.float32)
+        there = Rows(tensor(X, torch.float32), tensor(rows.y, torch.int64), weight, group)
+        if not bool(there.X.isfinite().all()):
+            raise ValueError(
+                "X has numbers that float32, in which networks are trained, cannot hold: scale its columns"
+            )
+        eps, cost = map(float, map(aim.significance, aim.levels)), None if aim.cost is None else aim.cost.tolist()
+        f = aim.f(np.linspace(0, C, _PROBES)).tolist()  # its name is that of many
+        start = (
+            [] if not given else [*network.state_dict().values(), *(one.requires_grad for one in network.parameters())]
+        )
+        parts = (*there, settings, [*eps, aim.f.name, f, aim.by_label, cost], seed, str(network), device, *start)
+        kept = Checkpoint(checkpoint, "" if checkpoint is None else fingerprint(*parts), device)
+        members = settings.members or (1 if scaling is None else MEMBERS)
+        with _random(seed, device):
+            found = kept.read()
+            done = -1 if found is None else len(found["states"]) - 1
+            courses: list[Course] = []
+            for at, progress in enumerate(runtime.progress.split(*[1] * members)):
+                body = made(network, X.shape[1], C, settings.dropout).to(device)
+                aside = _aside(len(there.y), settings.held_aside, seed, at)
+                course = Course.begun(body, there, aside, partial(_losses, rows, aim), settings, progress)
+                courses.append(course)
+                if found is not None and at < done:
+                    course.restore(found["states"][at])
+                    continue
+                if found is not None and at == done:
+                    kept.resume(course, found)
+                course.run(partial(kept.write, courses))
     models = [block_of(one.result(), scaling, given=given) for one in courses]
     shift = np.broadcast_to(np.asarray(aim.offset(rows), dtype=float), (C,)).copy()
     record = [Trained.of(level, [one.history for one in courses]) for level in aim.levels]
     kept.remove()
     return Outcome([Network(models, level, shift) for level in range(len(aim.levels))], record)
-
-
-def checked_device(device: str | None) -> str:
-    """The device, if it is there."""
-    try:
-        torch.zeros(1, device=device or "cpu")
-    except (RuntimeError, AssertionError) as error:
-        raise ValueError(
-            f"device={device!r} cannot be used: {str(error).splitlines()[0]}; device=None is the CPU"
-        ) from None
-    return device or "cpu"
-
-
-def check_network(network: Any, X: np.ndarray, C: int) -> None:
-    """Raise unless it makes a number for each class of a row."""
-    if isinstance(network, str):
-        if X.shape[1] != C:
-            raise ValueError(
-                f"network={network!r} takes X with a logit for each of the {C} classes of y; got {X.shape[1]} columns"
-            )
-    elif isinstance(network, nn.Module):
-        if not any(one.requires_grad for one in network.parameters()):
-            raise ValueError("network has no parameters that can be trained: set requires_grad on some")
-        at = next(network.parameters())
-        was, some = network.training, torch.as_tensor(np.asarray(X[:2], dtype=np.float32)).to(at.device)
-        try:
-            with torch.no_grad():
-                shape = tuple(network.eval()(some).shape)
-        finally:
-            network.train(was)
-        if shape != (len(some), C):
-            raise ValueError(
-                f"network must give a number for each of the {C} classes of y, shape {(len(some), C)} for "
-                f"{len(some)} rows; it gives {shape}"
-            )
 
 
 def _losses(rows: TrainingRows, aim: Aim, **how: Any) -> list[SCPOLoss]:
@@ -140,8 +117,8 @@ def _aside(n: int, share: float, seed: int, member: int) -> np.ndarray | None:
 
 @contextmanager
 def _random(seed: int, device: str) -> Iterator[None]:
-    """PyTorch's own random numbers are as they were when this ends."""
+    """PyTorch's own random numbers are as they were when this ends; another fit in another thread waits for it."""
     devices = [torch.device(device)] if "cuda" in device else []
-    with torch.random.fork_rng(devices):
+    with _ONE_AT_A_TIME, torch.random.fork_rng(devices):
         torch.manual_seed(seed)
         yield

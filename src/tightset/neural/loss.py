@@ -17,6 +17,7 @@ with needed_for("SCPOLoss", "torch"):
 from tightset.conformal.costs import cost_matrix
 from tightset.conformal.inefficiency import LOG, SIZE, as_inefficiency
 from tightset.conformal.ranks import significance
+from tightset.neural.checks import check_batch, check_choice, check_number, check_whole, checked_categories
 from tightset.neural.memory import Memory, OwnScores, by_category, follow, solve, tolerance
 from tightset.neural.replay import Replays
 from tightset.objectives.penalised import FORMS, transformed
@@ -26,7 +27,6 @@ __all__ = ["SCPOLoss"]
 
 _ROWS_BELOW = 100  # of every category, below its threshold, among the rows that are remembered
 _LEAST = 1e-3  # of a row, that coverage moves by when the threshold does: where no row is near, it would be 0
-_SCORES = ("softmax", "linear")
 
 
 class SCPOLoss(nn.Module):
@@ -42,7 +42,7 @@ class SCPOLoss(nn.Module):
     are computed from the rows of many batches: the scores of the last ``memory`` rows are remembered (in the
     ``state_dict``, so that training can be resumed), and the gradient is that of the loss of all rows on average, for
     batches of any size. This part of the loss grows from 0 while the memory fills. In ``eval`` mode nothing is
-    remembered.
+    remembered: the threshold is that of the rows that are, or if there are none that of the batch.
 
     Parameters
     ----------
@@ -125,13 +125,25 @@ class SCPOLoss(nn.Module):
         form: str = "L",
     ) -> None:
         super().__init__()
+        for name, whole, least in (("n_classes", n_classes, 2), ("n_groups", n_groups, 1), ("memory", memory, 0)):
+            if whole is not None or name == "n_classes":
+                check_whole(name, whole, least)
+        for name, number in (("gamma", gamma), ("lam", lam), ("cross_entropy", cross_entropy), ("q", q)):
+            check_number(name, number, sign={"q": "", "cross_entropy": "0 or more"}.get(name, "above 0"))
         self.eps = float(significance(confidence))
         self.f = as_inefficiency(inefficiency)
         self.n_classes, self.gamma, self.cross_entropy = n_classes, gamma, cross_entropy
         self.objective, self.lam, self.q, self.form = objective, lam, q, form
         self.scores = ("softmax" if objective == "profiled" else "linear") if scores is None else scores
         self.n_groups = n_groups
-        self._check_parameters(memory, single=not label_conditional and n_groups is None and cost is None)
+        check_choice("objective", objective, ("profiled", "penalised"))
+        check_choice("scores", self.scores, ("softmax", "linear"))
+        check_choice("form", form, tuple(FORMS))
+        if objective == "penalised" and (label_conditional or n_groups is not None or cost is not None):
+            raise ValueError(
+                "objective='penalised' has one threshold and no costs: leave label_conditional, n_groups and cost out, "
+                "or use 'profiled'"
+            )
         terms = self._terms(label_conditional, cost, labels, label_groups)
         self.T = terms.n_thresholds
         price = None if terms.cost is None else terms.cost / (terms.unit if self.f == SIZE else 1.0)
@@ -144,39 +156,21 @@ class SCPOLoss(nn.Module):
         self.memory = Memory(rows if labels is None else min(rows, len(labels)))
         self.replays = Replays()
 
-    def _check_parameters(self, memory: Any, *, single: bool) -> None:
-        if not isinstance(self.n_classes, (int, np.integer)) or self.n_classes < 2:
-            raise ValueError(f"n_classes must be a whole number, 2 or more; got {self.n_classes!r}")
-        if self.objective not in ("profiled", "penalised"):
-            raise ValueError(f"objective must be 'profiled' or 'penalised'; got {self.objective!r}")
-        if self.objective == "penalised" and not single:
-            raise ValueError(
-                "objective='penalised' has one threshold and no costs: leave label_conditional, n_groups and cost out, "
-                "or use 'profiled'"
-            )
-        if self.scores not in _SCORES:
-            raise ValueError(f"scores must be one of {', '.join(map(repr, _SCORES))}; got {self.scores!r}")
-        if self.form not in FORMS:
-            raise ValueError(f"form must be one of {', '.join(map(repr, FORMS))}; got {self.form!r}")
-        if memory is not None and (not isinstance(memory, (int, np.integer)) or memory < 0):
-            raise ValueError(f"memory must be a number of rows, 0 or more, or None; got {memory!r}")
-        for name in ("gamma", "lam"):
-            if not 0 < getattr(self, name) < np.inf:
-                raise ValueError(f"{name} must be a positive number; got {getattr(self, name)!r}")
-        if not 0 <= self.cross_entropy < np.inf:
-            raise ValueError(f"cross_entropy must be a number, 0 or more; got {self.cross_entropy!r}")
-
     def _terms(self, by_label: bool, cost: Any, labels: Any, label_groups: Any) -> Terms:
         """Categories and costs; without labels, every label is as frequent as the others and no category is small."""
         C, G = self.n_classes, self.n_groups or 1
+        if label_groups is not None and self.n_groups is None:
+            raise ValueError("label_groups belong to n_groups, which was not given")
         if labels is None:
             rows = ceil(2 / self.eps)
             y, group = (one.ravel() for one in np.tile(np.indices((C, G)), (1, 1, rows)))
         else:
-            y = np.asarray(labels)
-            group = None if label_groups is None else np.asarray(label_groups)
-            if self.n_groups is not None and group is None:
+            y = checked_categories("labels", labels, C, "labels")
+            if self.n_groups is not None and label_groups is None:
                 raise ValueError("labels of rows in groups need label_groups beside them")
+            group = None if label_groups is None else checked_categories("label_groups", label_groups, G, "groups")
+            if group is not None and (len(group) != len(y) or group.max() + 1 < G):
+                raise ValueError(f"label_groups must be those of the rows of labels, some of each of the {G} groups")
         found = Terms.of(
             y,
             C,
@@ -208,7 +202,7 @@ class SCPOLoss(nn.Module):
         groups : Tensor of shape (n_samples,), optional
             The groups, if there are ``n_groups``.
         sample_weight : Tensor of shape (n_samples,), optional
-            Weights of the rows.
+            Weights of the rows, as they are for all rows: it does not matter what those of a batch add up to.
 
         Returns
         -------
@@ -216,8 +210,10 @@ class SCPOLoss(nn.Module):
             A number, to call ``backward()`` on. Its gradient is what the formula says; its value is corrected to first
             order for the coverage that the batch does not have.
         """
-        self._check(logits, y, groups)
-        with torch.no_grad():
+        check_batch(logits, y, groups, sample_weight, n_classes=self.n_classes, n_groups=self.n_groups)
+        if sample_weight is not None and logits.device.type == "cpu" and not sample_weight.any():
+            return 0.0 * logits.sum()  # counts for nothing
+        with torch.inference_mode(mode=False), torch.no_grad():
             slots = self.memory.slots(len(y), logits.device) if self.training else None
             inputs = (logits.detach(), y, groups, sample_weight, slots)
             follows = self.training and slots is None and self.memory.batches > 1 and self.replays.can(logits)
@@ -228,19 +224,6 @@ class SCPOLoss(nn.Module):
             compute = partial(self._value_and_gradient, follows=follows)
             value, derivative = self.replays.run(compute, inputs, (*how, *places), steady=steady)
         return _Stated.apply(logits, value, derivative)
-
-    def _check(self, logits: Tensor, y: Tensor, groups: Tensor | None) -> None:
-        if logits.ndim != 2 or logits.shape[1] != self.n_classes:
-            raise ValueError(
-                f"logits must have a column for each of the {self.n_classes} labels; got shape {tuple(logits.shape)}"
-            )
-        if y.shape != logits.shape[:1] or y.is_floating_point():
-            raise ValueError(
-                f"y must have a label 0 ... {self.n_classes - 1} for each of the {len(logits)} rows; got {y.dtype} of "
-                f"shape {tuple(y.shape)}"
-            )
-        if (groups is None) != (self.n_groups is None):
-            raise ValueError("groups belong to n_groups: give both or neither")
 
     def _value_and_gradient(
         self, logits: Tensor, y: Tensor, groups: Any, sample_weight: Any, slots: Tensor | None, *, follows: bool
@@ -255,16 +238,19 @@ class SCPOLoss(nn.Module):
         if self.offset.dtype != kind or self.offset.device != Z.device:
             self.to(device=Z.device, dtype=kind)
         m = len(Z)
-        w = 1 / m if sample_weight is None else (sample_weight.to(Z) / sample_weight.sum())[:, None]
         log_p = torch.log_softmax(Z, 1)
         at = y[:, None]
         index = self.index if groups is None else self.index[groups]  # (1 or m, C)
         own_category = None if self.T == 1 else index.expand(m, -1).gather(1, at)[:, 0]
         A = log_p if self.scores == "softmax" else Z
         z = self.gamma * (A if self.price is None else A - self.offset)
-        own_weight = None if sample_weight is None and self.T == 1 else (torch.ones_like(z[:, :1]) * m * w)[:, 0]
+        own_weight = None if sample_weight is None else sample_weight.to(Z)
+        own_weight = torch.ones_like(z[:, 0]) if own_weight is None and self.T > 1 else own_weight
         own = OwnScores(z.gather(1, at)[:, 0], own_category, own_weight)
-        value, G = self._in_scores(z, own, w, at, index, y, slots, follows=follows)
+        rows = self.memory.with_those_before(own) if slots is None else self.memory.remember(own, slots)
+        # Of weights the mean over many rows is 1: in a batch they may add up to more or less.
+        w = (1.0 if sample_weight is None else sample_weight.to(Z)[:, None]) / (m * rows.unit())
+        value, G = self._in_scores(z, own, rows, w, at, index, y, follows=follows)
         if self.cross_entropy:
             mixed = -self.cross_entropy * w * torch.ones_like(Z[:, :1])
             value = value + (mixed * log_p.gather(1, at)).sum()
@@ -273,16 +259,16 @@ class SCPOLoss(nn.Module):
                 G -= log_p.exp() * mixed
         if self.scores == "softmax":  # from log-probabilities to logits, for both parts
             G = torch.addcmul(G, log_p.exp(), G.sum(1, keepdim=True), value=-1)
-        return value, G.to(logits.dtype)
+        return value, G
 
     def _in_scores(
-        self, z: Tensor, own: OwnScores, w: Any, at: Tensor, index: Tensor, y: Tensor, slots: Any, *, follows: bool
+        self, z: Tensor, own: OwnScores, rows: OwnScores, w: Any, at: Tensor, index: Tensor, y: Tensor, *, follows: bool
     ) -> tuple[Tensor, Tensor]:
         """The loss and its derivative with respect to the scores ``A``, ``z = gamma (A - offset)``.
 
-        Weights ``w`` are ``(m, 1)``, or a number for all rows.
+        Weights ``w`` are ``(m, 1)``, or a number for all rows; ``rows`` are those that say where thresholds are.
         """
-        q, slope, missed = self._over_many_rows(own, slots, follows=follows)
+        q, slope, missed = self._over_many_rows(own, rows, follows=follows)
         t = torch.sigmoid(z - (q if self.T == 1 else q[index]))
         price = None if self.price is None else self.price[y]
         s = (t if price is None else t * price).sum(1, keepdim=True)
@@ -302,14 +288,14 @@ class SCPOLoss(nn.Module):
         excess = by_category(w * (t_own - (1 - self.eps)), own.category, self.T)
         # What the solver leaves is not to be corrected: where no row is near the threshold, rho is huge.
         value = inefficiency - (rho * nn.functional.hardshrink(excess, 2 * tolerance(excess.dtype))).sum()
-        sure = 1.0 if len(z) >= self.memory.rows else min(1.0, self.memory.seen / self.memory.rows)
+        known = not self.training or len(z) >= self.memory.rows
+        sure = 1.0 if known else min(1.0, self.memory.seen / self.memory.rows)
         return sure * value, (sure * self.gamma) * dF.scatter_add_(1, at, -of_rows * d_own)
 
     # ---- what is known of many rows -----------------------------------------------------------------------------
 
-    def _over_many_rows(self, own: OwnScores, slots: Any, *, follows: bool) -> tuple[Tensor, Tensor, Tensor]:
+    def _over_many_rows(self, own: OwnScores, rows: OwnScores, *, follows: bool) -> tuple[Tensor, Tensor, Tensor]:
         """Thresholds ``q (T,)`` in units of the sigmoid, the slope of coverage there, and missed coverage ``V``."""
-        rows = self.memory.with_those_before(own) if slots is None else self.memory.remember(own, slots)
         share = None if rows.weight is None else rows.weight.sum()
         if self.objective == "penalised":
             q = torch.full_like(rows.z[:1], self.gamma * self.q)
@@ -319,7 +305,7 @@ class SCPOLoss(nn.Module):
         if follows:
             q, slope = follow(own, self.eps, self.threshold, self.T)
         else:
-            known = self.memory.seen > (0 if slots is None else len(own.z))  # thresholds of the batch before
+            known = self.memory.seen > (0 if rows is own else len(own.z))  # thresholds of the batch before
             q, slope = solve(rows, self.eps, self.threshold if known else None, self.T, exactly=rows is own)
         if self.training:
             self.threshold.copy_(torch.where(q.isfinite(), q, self.threshold))
@@ -337,14 +323,15 @@ class SCPOLoss(nn.Module):
 
 
 class _Stated(torch.autograd.Function):
-    """A number whose derivative is known."""
+    """A number whose derivative is known, perhaps more exactly than the logits are."""
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, value: Tensor, derivative: Tensor) -> Tensor:  # noqa: ARG004
+    def forward(ctx: Any, logits: Tensor, value: Tensor, derivative: Tensor) -> Tensor:
+        ctx.dtype = logits.dtype
         ctx.save_for_backward(derivative)
         return value
 
     @staticmethod
     def backward(ctx: Any, *outputs: Tensor) -> tuple[Tensor, None, None]:
         (derivative,) = ctx.saved_tensors
-        return outputs[0] * derivative, None, None
+        return (outputs[0] * derivative).to(ctx.dtype), None, None  # after what scales it, lest small ones are lost

@@ -31,6 +31,10 @@ class OwnScores(NamedTuple):
         """Weighted sums ``(T,)`` of ``x (k,)`` by category; the mean if all rows count the same."""
         return x.mean().reshape(1) if self.weight is None else by_category(self.weight * x, self.category, T)
 
+    def unit(self) -> Any:
+        """The mean weight."""
+        return 1.0 if self.weight is None else self.weight.mean().clamp_min(_TINY)
+
     def share(self, T: int) -> Any:
         """The weight ``(T,)`` of the rows of each category; 1 if all rows count the same."""
         return 1.0 if self.weight is None else by_category(self.weight, self.category, T).clamp_min(_TINY)
@@ -98,9 +102,9 @@ class Memory(nn.Module):
         self.weighted = self.weighted or batch.weight is not None
         weight = torch.ones_like(batch.z) if self.weighted and batch.weight is None else batch.weight
         slots = slots % self.rows
-        for kept, new in ((self.z, batch.z.nan_to_num()), (self.weight, weight), (self.category, batch.category)):
+        for kept, new in ((self.z, batch.z), (self.weight, weight), (self.category, batch.category)):
             if new is not None:
-                kept.index_copy_(0, slots, new)
+                kept.index_copy_(0, slots, new.nan_to_num())
         return self._kept(batch)
 
     def _kept(self, batch: OwnScores) -> OwnScores:

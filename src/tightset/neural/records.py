@@ -41,12 +41,16 @@ class Trained(NamedTuple):
         """What training did, in a sentence."""
         stage, criterion, chosen = (self.table[name] for name in ("stage", "criterion", "chosen"))
         if not (stage == 1).any():
-            return "the network was trained with cross-entropy only: there are too few rows to judge by, or no epochs."
+            return (
+                "the network was trained with cross-entropy only: there are too few rows to judge by, no epochs, or "
+                "the first one gave numbers that are not finite."
+            )
+        if not (stage == 0).any():
+            return "the network was trained for small sets only, so there are none of cross-entropy to compare with."
         gains = []
         for at in np.unique(self.table["member"]):
             own = self.table["member"] == at
-            before = criterion[own & (stage == 0)]
-            gains.append(1 - criterion[own & chosen][0] / before.min() if len(before) else np.nan)
+            gains.append(1 - criterion[own & chosen][0] / criterion[own & (stage == 0)].min())
         of = f" (mean of {len(gains)} networks)" if len(gains) > 1 else ""
         return (
             f"training for small sets made them {100 * np.mean(gains):.1f}% smaller than cross-entropy did{of}, on "
