@@ -84,10 +84,9 @@ def with_heads(body: nn.Module, C: int, levels: int) -> nn.Module:
 
 def _is_plain(layer: nn.Module) -> bool:
     """Whether it does what its kind does, and if it has weights they are trained."""
-    kinds = (nn.Sequential, nn.Linear)
-    hooks = (layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks)
-    own = layer.parameters(recurse=False)
-    return type(layer) in kinds and not any(hooks) and all(one.requires_grad for one in own)
+    hooked = any(found for name, found in vars(layer).items() if name.endswith("_hooks"))
+    trained = all(one.requires_grad for one in layer.parameters(recurse=False))
+    return type(layer) in (nn.Sequential, nn.Linear) and trained and not hooked
 
 
 @dataclass(frozen=True, eq=False)
