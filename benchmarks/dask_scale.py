@@ -37,6 +37,8 @@ MILLION = 1_000_000
 
 # Workers give every freed megabyte back to the system by default, only to ask for it again; docs/distributed.md.
 KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(2**28), "MALLOC_MMAP_THRESHOLD_": str(2**28)}
+# The client gives back what was a vector with a byte for each row, so that its peak is what it needs.
+GIVE_MEMORY_BACK = {"MALLOC_MMAP_THRESHOLD_": str(2**20)}
 
 
 def rows_of_block(start: int, n: int) -> np.ndarray:
@@ -243,7 +245,7 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.part is None:
         for part in PARTS:
-            subprocess.run([sys.executable, *sys.argv, "--part", part], check=True)
+            subprocess.run([sys.executable, *sys.argv, "--part", part], check=True, env=os.environ | GIVE_MEMORY_BACK)
         return
     dask.config.set({f"distributed.nanny.pre-spawn-environ.{name}": value for name, value in KEEP_MEMORY.items()})
     found: dict[str, Any] = json.loads(asked.out.read_text()) if asked.out.exists() else {}

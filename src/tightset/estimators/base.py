@@ -201,7 +201,8 @@ class ConformalPredictor(Predicting, Routing, Keeping, ClassifierMixin, BaseEsti
             parts = [(used if X.lazy else np.flatnonzero(used), rows)]
         training = TrainingRows(X, codes, classes, weight, group_codes(groups))
         folds, calibrated, trained = [], [], np.zeros(len(classes), dtype=np.intp)
-        for train, held in parts:
+        while parts:  # a mask has a byte for each row, and goes once it is used
+            train, held = parts.pop(0)
             every = train.all() if train.dtype == bool else len(train) == len(training)
             own = training if every else training.take(train)  # a copy only of some
             rows_of_labels = label_counts(own.y, len(classes))
@@ -215,6 +216,7 @@ class ConformalPredictor(Predicting, Routing, Keeping, ClassifierMixin, BaseEsti
             # numbers by category do (`assured_errors`), which coverage of each category is conditional on.
             own = replace(own, weight=weighted_by_label(own.weight, self.class_weight, y[train]))
             estimator = self.estimator if weight is None else self._routed(y[train])
+            del train
             errors = assured_errors(levels, held, self.assurance, by_label=bool(self.label_conditional))
             models, record = self._train(own, levels, estimator, errors)
             models, rows = self._settle(models, held, draft)

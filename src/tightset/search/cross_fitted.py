@@ -103,6 +103,8 @@ def cross_fitted(
     if sampled:
         taken = np.zeros(len(rows), dtype=bool)
         taken[sample_of_rows(rows.y, search.rows, np.random.RandomState(list(runtime.seed)))] = True
+    if rows.X.lazy and taken is not None:
+        folds = _in_order_of(rows, folds)
     how = [CrossFitting(rows.classes, folds, rng, part, runtime.n_jobs) for part in parts]
     for part in parts:
         part.stage("fitting classifiers")
@@ -119,12 +121,6 @@ def _there(
     estimator: Any, rows: TrainingRows, how: CrossFitting, taken: np.ndarray, *, columns: bool
 ) -> CrossFittedRows:
     """Rows that lie elsewhere, a sample of which is in memory."""
-    folds = np.empty_like(how.folds)
-    first = 0
-    for label, count in enumerate(label_counts(rows.y, len(rows.classes))):
-        folds[:, rows.y == label] = how.folds[:, first : first + count]
-        first += count
-    how = how._replace(folds=folds)
     fitted, held_out = cross_fit_there(estimator, rows.X, rows.y, rows.weight, how)
     everything = Everything(replace(rows, weight=normalised(rows.weight)), fitted, held_out)
     whole, averaged = held_out.of_some(taken)
@@ -133,7 +129,17 @@ def _there(
     order = np.argsort(y, kind="stable")
     fitted = fitted._replace(held_out_whole=whole[order], held_out_averaged=averaged[order])
     sample = everything.rows.take(taken).sorted()
-    return CrossFittedRows(sample, folds[0][taken][order], [fitted], numbers, everything)
+    return CrossFittedRows(sample, how.folds[0][taken][order], [fitted], numbers, everything)
+
+
+def _in_order_of(rows: TrainingRows, folds: np.ndarray) -> np.ndarray:
+    """Folds ``(repeats, k)`` of rows that are sorted by label, as they are in memory, for these as they lie."""
+    found = np.empty_like(folds)
+    first = 0
+    for label, count in enumerate(label_counts(rows.y, len(rows.classes))):
+        found[:, rows.y == label] = folds[:, first : first + count]
+        first += count
+    return found
 
 
 def _are_numbers(X: Any) -> bool:
