@@ -91,3 +91,25 @@ def test_a_remembered_encoding(tmp_path, monkeypatch, cli):
         assert "grün" in Path(f"{encoding}-test.csv").read_text(encoding)
         code, _, err = cli("evaluate", out, f"{encoding}-test.csv")
         assert (code, err) == (0, "")
+
+
+@pytest.mark.parametrize("before", [0, 20_000], ids=["in the first lines", "far below"])
+def test_a_remembered_encoding_does_not_tear_utf_8_apart(before, tmp_path, monkeypatch, cli):
+    """Köln read in latin-1 would count as one of the rare cities without a word."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=300)
+    frame = pd.DataFrame({"x": y + rng.normal(size=300), "city": "Bonn", "kind": np.array(["a", "b"])[y]})
+    plain = frame.sample(before, replace=True, random_state=0)
+    frame.loc[:103, "city"] = ["Köln"] * 100 + ["Gütersloh", "Düren", "Unna", "Soest"]
+    write("old.csv", frame.to_csv(index=False).encode("latin-1"))
+    write("new.csv", pd.concat([plain, frame]).to_csv(index=False))
+    assert cli("fit", "old.csv", "--target", "kind", *FAST, "--encoding", "latin-1", "--out", "m.tightset")[0] == 0
+    message = (
+        "new.csv looks like UTF-8, but the table of the model was in latin-1: give --encoding utf-8, or --encoding "
+        "latin-1 if it is written so"
+    )
+    refused(cli, message, "predict", "m.tightset", "new.csv", "--out", "sets.csv")
+    refused(cli, message, "evaluate", "m.tightset", "new.csv")
+    for encoding in ("utf-8", "latin-1"):
+        assert cli("predict", "m.tightset", "new.csv", "--encoding", encoding)[0] == 0

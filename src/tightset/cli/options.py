@@ -294,9 +294,11 @@ def table_of(
     from tightset.tables.files import TableFile
 
     before = Dialect() if model is None else model.dialect
-    dialect = Dialect(*written).over(before._replace(delimiter=None))
+    given = Dialect(*written)
+    dialect = given.over(before._replace(delimiter=None))
     missing = model.encoding.missing if model is not None else missing or ()
-    return TableFile(data, **dialect._asdict(), missing=missing, likely=before.delimiter)
+    how: Any = {"likely": before.delimiter, "as_before": given.encoding is None}
+    return TableFile(data, **dialect._asdict(), missing=missing, **how)
 
 
 def check_out(out: Path, *inputs: str, model: bool = False) -> None:

@@ -20,6 +20,7 @@ __all__ = [
     "plain_numbers",
     "rows_at_once",
     "said",
+    "splits_utf8",
     "swallowed",
 ]
 
@@ -165,6 +166,15 @@ def _is_of_text(encoding: str) -> bool:
     except (LookupError, ValueError):
         return False
     return bool(getattr(found, "_is_text_encoding", True)) and found.name not in ("idna", "punycode", "undefined")
+
+
+def splits_utf8(encoding: str) -> bool:
+    """Whether UTF-8 can be read in this encoding, but letters beyond ASCII become several others.
+
+    >>> [splits_utf8(name) for name in ("latin-1", "cp1252", "utf-8", "utf-16")]
+    [True, True, False, False]
+    """
+    return len("ä".encode().decode(encoding, errors="replace")) > 1
 
 
 def check_names(names: Collection[str], of: str) -> None:

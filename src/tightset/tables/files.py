@@ -29,6 +29,7 @@ from tightset.tables.dialect import (
     plain_numbers,
     rows_at_once,
     said,
+    splits_utf8,
     swallowed,
 )
 from tightset.tables.parquet import BEGINNING, batches, orders_of
@@ -60,6 +61,8 @@ class TableFile:
         Texts that stand for a missing value, beside the usual ones (nothing, NA, N/A, NaN, null, None ...).
     likely : str, optional
         The delimiter where the first lines leave it open; by default a tab for .tsv and .tab, else a comma.
+    as_before : bool, default False
+        Whether the encoding is that of an earlier table. A file that is UTF-8 is then not read in another.
 
     Raises
     ------
@@ -85,12 +88,14 @@ class TableFile:
         thousands: str | None = None,
         missing: Collection[str] = (),
         likely: str | None = None,
+        as_before: bool = False,
     ) -> None:
         self.name = "standard input" if str(path) == "-" else str(path)
         self.path = None if str(path) == "-" else Path(path)
         self.dialect = Dialect(delimiter, encoding, decimal, thousands).checked()
         by_name = "\t" if re.search(r"\.(tsv|tab)(\.\w+)?$", self.name, re.IGNORECASE) else ","
         self.delimiter, self._likely = self.dialect.delimiter, likely or by_name
+        self._doubted = as_before and splits_utf8(self.encoding)
         as_numbers = (self.dialect.plain(text) for text in missing)  # which they are in other files and in frames
         self.missing = tuple(dict.fromkeys([*missing, *(text for text in as_numbers if text)]))
         self._spool: Any = None
@@ -229,7 +234,7 @@ class TableFile:
         try:
             plain = unpacked(reader, path, self.name)
             first = self._first_lines(plain)
-            bytes_left = Bounded(plain, self.name)
+            bytes_left = Bounded(plain, self.name, doubted=self.encoding if self._doubted else None)
             encoding = "utf-8-sig" if self.encoding == "utf-8" else self.encoding
             lines = io.TextIOWrapper(io.BufferedReader(bytes_left), encoding=encoding, newline="")
             delimiter = self.delimiter = self.dialect.delimiter or likely_delimiter(first, self._likely)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import codecs
 import gzip
 import io
 import lzma
@@ -70,11 +71,16 @@ class Counted(io.RawIOBase):
 
 
 class Bounded(io.RawIOBase):
-    """The bytes of a table, as long as no few rows are very long: nobody has memory for a line without an end."""
+    """The bytes of a table, as long as no few rows are very long: nobody has memory for a line without an end.
 
-    def __init__(self, stream: Any, name: str) -> None:
+    Nor may they be UTF-8 where the encoding is ``doubted``, because nobody gave it for this table.
+    """
+
+    def __init__(self, stream: Any, name: str, doubted: str | None = None) -> None:
         self._stream, self._name, self._since = stream, name, 0
         self._most = _LONGEST
+        self._doubted = doubted
+        self._utf8 = codecs.getincrementaldecoder("utf-8")() if doubted else None
 
     def readable(self) -> bool:
         return True
@@ -87,8 +93,24 @@ class Bounded(io.RawIOBase):
                 f"{self._name} has a line, or a few, of over {self._most / 2**20:,.0f} MB: is it a table? If a quote "
                 "is not closed, all that follows it is one cell"
             )
+        self._refuse_utf8(data)
         buffer[: len(data)] = data
         return len(data)
+
+    def _refuse_utf8(self, data: bytes) -> None:
+        """The first letters beyond ASCII decide: in another encoding they are not valid UTF-8."""
+        if self._utf8 is None:
+            return
+        try:
+            beyond = not self._utf8.decode(data).isascii()
+        except UnicodeDecodeError:
+            self._utf8 = None
+            return
+        if beyond:
+            raise TableError(
+                f"{self._name} looks like UTF-8, but the table of the model was in {self._doubted}: give --encoding "
+                f"utf-8, or --encoding {self._doubted} if it is written so"
+            )
 
     def begin_chunk(self) -> None:
         """What is read next is a chunk of rows."""
