@@ -115,8 +115,14 @@ def test_group_conditional_covers_every_group(make):
         clf.predict_set(X, groups=groups[:5])
     with pytest.warns(TightsetWarning, match="no calibration row has group 'new'"):
         assert clf.predict_set(X[:1], groups=["new"]).all()
-    with pytest.raises(ValueError, match="pass groups to fit too"):
+    with pytest.raises(ValueError, match="calibration had none; pass groups to fit or calibrate"):
         make().fit(X, y).predict_set(X, groups=groups)
+    before = clf.fitted_
+    with pytest.raises(ValueError, match="groups must be given: the predictor was calibrated by group, and without"):
+        clf.calibrate(X[2000:], y[2000:])  # as silent as it was, it took the guarantee of each group away
+    assert clf.fitted_ is before
+    later = make(confidence=0.9).fit(X[:2000], y[:2000]).calibrate(X[2000:], y[2000:], groups=groups[2000:])
+    assert later.fitted_.by_group
 
 
 @both

@@ -247,7 +247,7 @@ class ConformalPredictor(Predicting, Routing, Keeping, ClassifierMixin, BaseEsti
         y : array-like of shape (n_samples,)
             The labels.
         groups : array-like of shape (n_samples,), optional
-            The group of each row, for coverage within each group.
+            The group of each row, for coverage within each group. A predictor that was calibrated by group needs them.
 
         Returns
         -------
@@ -258,6 +258,11 @@ class ConformalPredictor(Predicting, Routing, Keeping, ClassifierMixin, BaseEsti
         if len(self.fitted_.folds) > 1:
             raise ValueError(
                 "calibrate needs a single trained model, but cv trained one for each fold; fit with cv=None"
+            )
+        if groups is None and self.fitted_.by_group:
+            raise ValueError(
+                "groups must be given: the predictor was calibrated by group, and without them coverage within each "
+                "group would be lost; to do without, fit without groups"
             )
         self.check_parameters()  # they may have been set since
         check_order_as_fitted(self)

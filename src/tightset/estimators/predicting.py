@@ -323,7 +323,7 @@ class Predicting(Abstaining):
         if fitted.by_group and groups is None:
             raise ValueError("groups must be given: the predictor was calibrated by group")
         if groups is not None and not fitted.by_group:
-            raise ValueError("groups were given, but the predictor was fitted without groups; pass groups to fit too")
+            raise ValueError("groups were given, but calibration had none; pass groups to fit or calibrate")
         if groups is not None:
             groups = check_labels(groups, "groups")
             known = {group for group, _ in fitted.calibration_rows()}
