@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 FILES = {path.relative_to(SOURCE).as_posix(): path.read_text() for path in sorted(SOURCE.rglob("*.py"))}
 TREES = {name: ast.parse(text) for name, text in FILES.items()}
 
-HEAVY = ["torch", "dask", "matplotlib", "pandas", "polars", "pyarrow", "rich", "typer"]
+HEAVY = ["torch", "dask", "matplotlib", "numpy", "scipy", "sklearn", "pandas", "polars", "pyarrow", "rich", "typer"]
 
 NAMED_TUPLES = {"_replace", "_fields", "_asdict", "_make"}
 OF_IPYTHON = {"_repr_mimebundle_"}
@@ -47,6 +47,12 @@ def test_import_is_light():
     assert none == set()
     if some:
         assert some <= loaded_by("import sklearn.linear_model")[0]
+
+
+def test_the_help_of_commands_is_instant():
+    """`tightset --help` and `--version` compute nothing, and load nothing to compute with."""
+    (found,) = loaded_by("import tightset.cli.app")
+    assert found <= {"typer", "rich"}
 
 
 def test_public_face(torch):

@@ -12,13 +12,14 @@ import sys
 import textwrap
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from tightset.compute.progress import Progress
-from tightset.conformal.intervals import percent
-from tightset.estimators.comparing import Comparison
+
+if TYPE_CHECKING:
+    from tightset.estimators.comparing import Comparison
 
 __all__ = [
     "ONE_SPLIT",
@@ -138,6 +139,8 @@ def _show_apart(columns: Sequence[str], rows: Sequence[Sequence[str]], width: in
 
 def show_comparison(title: str, name: str, rows: Sequence[Comparison]) -> None:
     """Baseline beside SCPO, a level a line; with a column of what is made small, if that is not the size."""
+    from tightset.conformal.intervals import percent
+
     change, by = "change at\nequal cov.", rows[0].by
     keys = [by] if by in ("mean_size", "mean_width") else ["mean_size", by]  # sizes of intervals are their widths
     own = [f"\n{key.removeprefix('mean_')}" for key in keys]
