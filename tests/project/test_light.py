@@ -77,3 +77,19 @@ def test_the_command_line_says_what_it_needs():
     assert (
         found.stderr == 'tightset: the command line needs typer, which is not installed: pip install "tightset[cli]"\n'
     )
+
+
+def test_an_interrupt_while_the_command_line_is_loaded_is_one_as_well():
+    code = """
+        class Interrupted:
+            @staticmethod
+            def find_spec(name, path=None, target=None):
+                if name == "tightset.cli.app":
+                    raise KeyboardInterrupt
+
+        sys.meta_path.insert(0, Interrupted)
+        from tightset.cli import main
+        main()
+        """
+    found = without_extras(code, "--help")
+    assert (found.returncode, found.stdout, found.stderr) == (130, "", "interrupted\n")

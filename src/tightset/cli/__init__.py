@@ -20,4 +20,8 @@ def main(commands: Any = None) -> None:
             from tightset.cli.app import run
     except ImportError as error:
         sys.exit(f"tightset: {error}")
+    except KeyboardInterrupt:  # later `run` sees to it
+        if sys.stderr is not None:
+            sys.stderr.write("interrupted\n")
+        sys.exit(130)
     run(commands)
