@@ -49,6 +49,22 @@ def test_rows_left_out_for_testing(here, cli):
     refused(cli, "2 is not a share", "fit", "train.csv", "--target", "kind", "--test", "2", code=2)
 
 
+@pytest.mark.filterwarnings("ignore::tightset.TightsetWarning")
+def test_rows_without_a_label_are_not_said_to_be_left_out_for_testing(tmp_path, monkeypatch, cli):
+    monkeypatch.chdir(tmp_path)
+    frame = table(300)
+    frame.loc[:39, "kind"] = None
+    frame.to_csv("d.csv", index=False)
+    how = ("--target", "kind", *FAST, "--drop-unlabelled", "--test", "0.25", "--out", "m.tightset")
+    code, out, err = cli("fit", "d.csv", *how)
+    assert code == 0, err
+    assert "146 rows train, 49 calibrate, 65 test, 40 are not used.\n" in out
+    assert "300: 146 train, 49 calibrate, 65 test, 40 are not used\n" in cli("info", "m.tightset")[1]
+    assert cli("report", "m.tightset", "m-test.csv")[0] == 0
+    page = Path("report.html").read_text()
+    assert "300: 146 trained, 49 calibrated, 65 left out for testing, 40 not used" in page
+
+
 def test_fit_for_machines(here, cli):
     code, out, _ = cli("fit", "train.csv", "--target", "kind", *FAST, "--out", "j.tightset", "--json", "--no-baseline")
     told = json.loads(out)

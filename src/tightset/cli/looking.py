@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tightset.cli.about import uses_of_rows
 from tightset.cli.options import (
     AsJson,
     Data,
@@ -32,7 +33,7 @@ looking_app = typer.Typer()
 _MOST_SHOWN = 20
 _MOST_COLUMNS = 8
 _BAR = 30  # letters for a p-value of 1, if there is room
-_SHOWN_APART = ("labels", "rows", "trained", "calibrated", "mean size by label")
+_SHOWN_APART = ("labels", "rows", "trained", "calibrated", "tested", "unused", "mean size by label")
 
 
 @looking_app.command()
@@ -215,7 +216,7 @@ def _lines_of(said: dict[str, Any]) -> Iterator[tuple[str, str]]:
     rows = about.get("labels")
     yield "labels", counted(rows, 50) if isinstance(rows, dict) else ", ".join(names)
     if "trained" in about:
-        yield "rows", f"{about['rows']:,}: {about['trained']:,} train, {about['calibrated']:,} calibrate"
+        yield "rows", f"{about['rows']:,}: {uses_of_rows(about)}"
     if "assurance" in said:
         yield "assurance", f"{said['assurance']:g}, that coverage given the calibration rows is at least the level"
     yield from _under("levels", _calibrations(said["calibration"], names))

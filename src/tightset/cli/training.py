@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tightset.cli.about import BASELINE, DATA, DATA_HASH, ESTIMATOR, FITTED_BY, HELD_OUT_HASH
+from tightset.cli.about import BASELINE, DATA, DATA_HASH, ESTIMATOR, FITTED_BY, HELD_OUT_HASH, uses_of_rows
 from tightset.cli.options import (
     AsJson,
     Assurance,
@@ -110,7 +110,7 @@ def fit(
     from tightset.tables.costs import read_costs
     from tightset.tables.fitting import fit_prepared
     from tightset.tables.groups import Grouped
-    from tightset.tables.preparing import CALIBRATE, HELD_OUT, TEST, UNUSED, prepare, split_rows
+    from tightset.tables.preparing import CALIBRATE, HELD_OUT, TEST, prepare, split_rows
     from tightset.tables.target import Rare
 
     levels = levels_of(confidence)
@@ -184,12 +184,10 @@ def fit(
     if as_json:
         say_json(told)
         return
-    used, rows, unused = len(model.encoding.columns), model.about, int((prepared.part == UNUSED).sum())
+    used, rows = len(model.encoding.columns), model.about
     say(
         f"{rows['rows']:,} rows, {used} column{'s' if used > 1 else ''}, {len(model.classes_)} labels; "
-        f"{rows['trained']:,} rows train, {rows['calibrated']:,} calibrate"
-        + (f", {int(held_out.sum()):,} test" if test else "")
-        + (f", {unused:,} are not used." if unused else ".")
+        f"{uses_of_rows(rows, ' rows')}."
     )
     say(f"labels: {counted(rows['labels'], 12)}")
     if model.merged:
@@ -207,7 +205,7 @@ def fit(
         say(f"With coverage for each label, labels per set on the {rows['calibrated']:,} calibration rows: {sizes}.")
     tell_short(levels, short, model.classes_.tolist(), kind="calibration ")
     new = rest if test else "NEW.csv"
-    say(f"written: {out}" + (f", and {int(held_out.sum()):,} rows set aside for testing: {rest}" if test else ""))
+    say(f"written: {out}" + (f", and {rows['tested']:,} rows set aside for testing: {rest}" if test else ""))
     say(f"next: tightset evaluate {out} {new}, or tightset report {out} {new}")
 
 

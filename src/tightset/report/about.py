@@ -16,7 +16,13 @@ from tightset.search.verdict import Found
 
 __all__ = ["about_model", "as_lists", "told", "unchanged", "versions"]
 
-_ROWS = ("model: rows", "model: trained", "model: calibrated")
+_ROWS = "model: rows"
+_PARTS = {  # of them; what trains and calibrates is always said
+    "model: trained": "trained",
+    "model: calibrated": "calibrated",
+    "model: tested": "left out for testing",
+    "model: unused": "not used",
+}
 _LEFT_OUT = "model: sha256 of rows left out"
 
 
@@ -66,19 +72,20 @@ def unchanged(model: ConformalPredictor) -> str:
 def told(about: Mapping[str, Any]) -> dict[str, str | list[tuple[str, str]]]:
     """What the page was told of itself, for reading; the rows of the model stand in one line that adds up.
 
-    >>> told({"model: rows": 944, "model: trained": 531, "model: calibrated": 177, _LEFT_OUT: "0f"})["model: rows"]
-    '944: 531 trained, 177 calibrated, 236 left out for testing'
+    >>> rows = {"model: rows": 944, "model: trained": 531, "model: calibrated": 177}
+    >>> told({**rows, "model: tested": 200, "model: unused": 36})["model: rows"]
+    '944: 531 trained, 177 calibrated, 200 left out for testing, 36 not used'
     """
     about = dict(about)
-    parts = [about.get(name) for name in _ROWS]
-    if all(isinstance(part, int) for part in parts):
-        rows, trained, calibrated = (int(part) for part in parts if part is not None)
-        rest = rows - trained - calibrated
+    parts = {name: about[name] for name in _PARTS if name in about}
+    if {*[*_PARTS][:2]} <= {*parts} and all(isinstance(n, int) for n in (about.get(_ROWS), *parts.values())):
+        said = [f"{n:,} {_PARTS[name]}" for name, n in parts.items() if n or name in [*_PARTS][:2]]
+        rest = about[_ROWS] - sum(parts.values())
         if rest >= 0:
-            why = "left out for testing" if _LEFT_OUT in about else "neither"
-            more = f", {rest:,} {why}" if rest else ""
-            about[_ROWS[0]] = f"{rows:,}: {trained:,} trained, {calibrated:,} calibrated{more}"
-            for name in _ROWS[1:]:
+            why = "left out for testing or not used" if _LEFT_OUT in about else "not used"  # older models do not say
+            said += [f"{rest:,} {why}"] if rest else []
+            about[_ROWS] = f"{about[_ROWS]:,}: {', '.join(said)}"
+            for name in parts:
                 del about[name]
     return {text(name, NAME): as_lists(value) for name, value in about.items()}
 

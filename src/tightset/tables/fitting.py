@@ -13,7 +13,17 @@ from tightset.tables.frames import FrameTable
 from tightset.tables.groups import LEFT_OUT, Grouped
 from tightset.tables.orders import check_own_order, order_labels
 from tightset.tables.predictor import TablePredictor
-from tightset.tables.preparing import CALIBRATE, TRAIN, Prepared, fit_parts, prepare, split_rows
+from tightset.tables.preparing import (
+    CALIBRATE,
+    HELD_OUT,
+    TEST,
+    TRAIN,
+    UNUSED,
+    Prepared,
+    fit_parts,
+    prepare,
+    split_rows,
+)
 from tightset.tables.target import Rare
 
 __all__ = ["fit_prepared", "fit_table"]
@@ -121,6 +131,8 @@ def fit_prepared(
         "rows": len(prepared.part),
         "trained": len(prepared.parts[TRAIN][1]),
         "calibrated": len(prepared.parts[CALIBRATE][1]),
+        "tested": int(np.isin(prepared.part, (TEST, HELD_OUT)).sum()),
+        "unused": int((prepared.part == UNUSED).sum()),  # without a label, of a rare one, or more than memory holds
     }
     labelled = prepared.labelled
     counts |= {"rare labels": labelled.told} if labelled.told else {}
