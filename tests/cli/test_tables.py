@@ -49,6 +49,18 @@ def test_rows_left_out_for_testing(here, cli):
     refused(cli, "2 is not a share", "fit", "train.csv", "--target", "kind", "--test", "2", code=2)
 
 
+def test_who_trains_on_rows_that_were_left_out_is_told_and_nobody_else(folder, tmp_path, monkeypatch, cli):
+    monkeypatch.chdir(tmp_path)
+    how = ("--target", "kind", *FAST, "--out", "m.tightset")
+    warned = "warning: the rows in m-test.csv are in {} as well, and now train: do not test with them\n"
+    for name, told in (("test.csv", ""), ("train.csv", warned), ("m-test.csv", warned)):
+        assert cli("fit", folder / "train.csv", *how, "--test", "0.4")[0] == 0
+        table = tmp_path / name if name == "m-test.csv" else folder / name
+        code, _, err = cli("fit", table, *how)
+        assert (code, err) == (0, told.format(table))
+        Path("m-test.csv").unlink()
+
+
 @pytest.mark.filterwarnings("ignore::tightset.TightsetWarning")
 def test_rows_without_a_label_are_not_said_to_be_left_out_for_testing(tmp_path, monkeypatch, cli):
     monkeypatch.chdir(tmp_path)

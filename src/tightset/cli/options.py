@@ -323,11 +323,11 @@ def check_out(out: Path, *inputs: str, model: bool = False) -> None:
         raise typer.BadParameter(f"{out} exists and is not a model; give another name", param_hint="--out")
 
 
-def digest(table: Any) -> str | None:
+def digest(path: Path | None) -> str | None:
     """The SHA-256 of the file of a table; None of a stream."""
-    if table.where is None:
+    if path is None:
         return None
-    with table.where.open("rb") as file:
+    with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

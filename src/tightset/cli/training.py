@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shlex
 import sys
 from pathlib import Path
@@ -123,9 +122,11 @@ def fit(
     table = table_of(data, (delimiter, encoding, decimal, thousands), missing=missing)
     table.make_rereadable()
     rest = out.with_name(f"{out.stem}-test.{'parquet' if table.is_parquet else 'csv'}")
-    if rest.exists() and not test and _left_out_before(rest, out):
-        say(f"warning: {rest} holds the test rows of the model that is replaced, and now trains this one", err=True)
-    if test and rest.exists() and not _left_out_before(rest, out):
+    before = _about_before(out) if rest.exists() else {}
+    is_of_before = bool(before) and digest(rest) == before.get(HELD_OUT_HASH)
+    if is_of_before and not test and digest(table.where) in (before.get(DATA_HASH), before[HELD_OUT_HASH]):
+        say(f"warning: the rows in {rest} are in {table.name} as well, and now train: do not test with them", err=True)
+    if test and rest.exists() and not is_of_before:
         raise typer.BadParameter(
             f"{rest} exists, and was not written by the last fit; move it, or give another --out", param_hint="--test"
         )
@@ -155,7 +156,7 @@ def fit(
         about = {
             FITTED_BY: shlex.join(["tightset", *sys.argv[1:]]),
             DATA: Path(table.name).name,
-            DATA_HASH: digest(table),
+            DATA_HASH: digest(table.where),
             ESTIMATOR: estimator,
             BASELINE: baseline_name(estimator, costs, order),
             **price(costs, prepared.labelled, predictor, plain),
@@ -318,13 +319,12 @@ def _write_both(out: Path, rest: Path, table: Any, model: TablePredictor, chosen
         model.save(out)
 
 
-def _left_out_before(rest: Path, out: Path) -> bool:
-    """Whether it was written with the model that is there, and is as it was then."""
+def _about_before(out: Path) -> dict[str, Any]:
+    """What the model that is there says of where it comes from; nothing if there is none."""
     from tightset.exceptions import ModelFileError
     from tightset.storage.file import open_model
 
     try:
-        about = open_model(out).about["about"]
+        return dict(open_model(out).about["about"])
     except (OSError, ModelFileError, KeyError):
-        return False
-    return bool(about.get(HELD_OUT_HASH) == hashlib.sha256(rest.read_bytes()).hexdigest())
+        return {}

@@ -215,7 +215,7 @@ def _rows(model: TablePredictor, table: Any, *, lenient: bool, drop_unlabelled: 
     from tightset.exceptions import TableError
 
     X, y, frames = [], [], []
-    if digest(table) == model.about.get(DATA_HASH, "unknown"):
+    if digest(table.where) == model.about.get(DATA_HASH, "unknown"):
         say("warning: the model was trained on these rows, so figures are too good; use rows it has not seen", err=True)
     with reading(f"reading {Path(table.name).name}", table.n_bytes) as progress:
         for frame in table.chunks(text=model.text, label=model.target, progress=progress):
