@@ -113,3 +113,23 @@ def test_a_remembered_encoding_does_not_tear_utf_8_apart(before, tmp_path, monke
     refused(cli, message, "evaluate", "m.tightset", "new.csv")
     for encoding in ("utf-8", "latin-1"):
         assert cli("predict", "m.tightset", "new.csv", "--encoding", encoding)[0] == 0
+
+
+@pytest.mark.filterwarnings("ignore::tightset.TightsetWarning")
+def test_advice_is_what_helps(german, cli):
+    write("empty.csv", "x,kind\n1,\n2,\n")
+    empty = "the target column 'kind' has no value in any row; it must hold the labels"
+    refused(cli, empty, "fit", "empty.csv", "--target", "kind", "--drop-unlabelled")
+    cli("fit", "obst.csv", "--target", "Art", *FAST, "--drop-unlabelled", "--decimal", ",", "--thousands", ".")
+    rows = pd.read_csv("obst.csv", sep=";", decimal=",", thousands=".", dtype={"Datum": str})
+    rows.to_csv("plain.csv", index=False)
+    wrong = "no number with the decimal mark ',': give --decimal as the file is written, or fit with --categorical"
+    refused(cli, wrong, "predict", "model.tightset", "plain.csv")
+    both = "cannot be both the decimal mark and the thousands separator: give --decimal as well, or --thousands '' for none"
+    refused(cli, both, "predict", "model.tightset", "plain.csv", "--decimal", ".")
+    as_written = ("plain.csv", "--decimal", ".", "--thousands", "")
+    assert cli("predict", "model.tightset", *as_written, "--out", "sets.csv")[0] == 0
+    for words in (["evaluate"], ["predict"], ["explain", "--row", "1"]):  # and not that its numbers are none
+        command, *how = words
+        absent = "the columns 'Länge', 'Preis', 'Datum' that the model was trained on are missing; there are 'row'"
+        refused(cli, absent, command, "model.tightset", "sets.csv", *how)

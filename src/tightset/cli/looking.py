@@ -61,7 +61,8 @@ def explain(
     from tightset.tables.explaining import explain as explained
 
     loaded, (level, *_) = model_of(model, None if confidence is None else [confidence])
-    frame = _row(table_of(data, (delimiter, encoding, decimal, thousands), model=loaded), row, loaded.text)
+    table = table_of(data, (delimiter, encoding, decimal, thousands), model=loaded)
+    frame = _row(table, row, text=loaded.text, numbers=loaded.encoding.needed)
     loaded.encode(frame, strict=not lenient)
     found = explained(loaded, frame, level)
     names = loaded.classes_.astype(str)
@@ -170,11 +171,11 @@ def _show_labels(found: Any, names: Any, row: int, *, by_label: bool, group: str
         )
 
 
-def _row(table: Any, row: int, text: list[str]) -> Any:
+def _row(table: Any, row: int, **how: Any) -> Any:
     from tightset.exceptions import TableError
 
     seen = 0
-    for frame in table.chunks(text=text):
+    for frame in table.chunks(**how):
         if row - 1 in frame.index:
             return frame.loc[[row - 1]]
         seen += len(frame)

@@ -94,9 +94,9 @@ def predict(
     with reading("predicting", table.n_bytes) as progress:
 
         def chunks() -> Iterator[Any]:
-            numbers = {column.name for column in loaded.encoding.columns} - set(loaded.encoding.text)
+            numbers = {*loaded.encoding.needed} - {*loaded.encoding.text}
             as_they_are = [name for name in keep or [] if name not in numbers]  # identifiers may begin with zeros
-            for frame in table.chunks(text=[*loaded.text, *as_they_are], progress=progress):
+            for frame in table.chunks(text=[*loaded.text, *as_they_are], numbers=numbers, progress=progress):
                 _check_keep(keep or [], frame)
                 if abstain is None:
                     yield predicted(loaded, frame, levels, keep or [], strict=not lenient)

@@ -218,7 +218,8 @@ def _rows(model: TablePredictor, table: Any, *, lenient: bool, drop_unlabelled: 
     if digest(table.where) == model.about.get(DATA_HASH, "unknown"):
         say("warning: the model was trained on these rows, so figures are too good; use rows it has not seen", err=True)
     with reading(f"reading {Path(table.name).name}", table.n_bytes) as progress:
-        for frame in table.chunks(text=model.text, label=model.target, progress=progress):
+        how = {"text": model.text, "numbers": model.encoding.needed, "label": model.target}
+        for frame in table.chunks(**how, progress=progress):
             if drop_unlabelled and model.target in frame.columns:
                 frame = frame[frame[model.target].notna()]  # noqa: PLW2901
             X.append(model.encode(frame, strict=not lenient))

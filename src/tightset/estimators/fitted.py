@@ -148,7 +148,7 @@ class Fitted:
         if significance(level) != significance(self.levels[at]):
             warn(
                 f"no measure was trained for confidence {level}; the one for {self.levels[at]} is used. The sets are "
-                f"valid but may be larger than necessary: fit with confidence={level} for smaller ones"
+                f"valid but may be larger than necessary: fit with confidence {level} for smaller ones"
             )
         return at
 

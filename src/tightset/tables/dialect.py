@@ -56,7 +56,8 @@ class Dialect(NamedTuple):
             raise TableError(f"the thousands separator must be a character such as ',' or '.'; got {self.thousands!r}")
         if thousands is not None and thousands == (self.decimal or "."):
             raise TableError(
-                f"{thousands!r} cannot be both the decimal mark and the thousands separator: give --decimal as well"
+                f"{thousands!r} cannot be both the decimal mark and the thousands separator: give --decimal as well, "
+                "or --thousands '' for none"
             )
         if delimiter is not None and delimiter in (thousands, self.decimal):
             raise TableError(f"{delimiter!r} cannot separate cells and be part of numbers as well")
@@ -137,7 +138,7 @@ def plain_numbers(values: Any, dialect: Dialect) -> Any:
         raise TableError(
             f"the column {values.name!r} has {found[wrong].iloc[0]!r} in row {int(found.index[wrong.argmax()]) + 1}, "
             f"which is no number with the decimal mark {dialect.decimal or '.'!r}: give --decimal as the file is "
-            f"written, or --categorical {values.name!r} if these are categories"
+            f"written, or fit with --categorical {values.name!r} if these are categories"
         )
     return found if (numbers.isna() & found.notna()).any() else numbers
 

@@ -45,6 +45,11 @@ class Encoding(NamedTuple):
         return [name for column in self.columns for name in column.names]
 
     @property
+    def needed(self) -> list[str]:
+        """Columns that rows must have."""
+        return [column.name for column in self.columns]
+
+    @property
     def text(self) -> list[str]:
         """Columns to be read as texts."""
         return [column.name for column in self.columns if isinstance(column, Category | Date)]
@@ -61,7 +66,7 @@ class Encoding(NamedTuple):
 
     def check(self, names: Sequence[str], *, allowed: Collection[str] = (), lenient: bool = False) -> None:
         """Raise unless a table has the columns of training; others than those and ``allowed`` only if ``lenient``."""
-        needed = [column.name for column in self.columns]
+        needed = self.needed
         used, known, there = set(needed), {*needed, *self.left_out, *allowed}, set(names)
         absent = [name for name in needed if name not in there]
         if absent:

@@ -180,6 +180,7 @@ class TableFile:
         text: Collection[str] = (),
         label: str | None = None,
         only: Collection[str] | None = None,
+        numbers: Collection[str] | None = None,
         progress: Callable[[int], None] = lambda _: None,
     ) -> Iterator[Any]:
         """Read the table in chunks.
@@ -192,6 +193,8 @@ class TableFile:
             A column of texts in which only an empty cell is missing: NA and None are names of labels as well.
         only : collection of str, optional
             Columns to read; by default all.
+        numbers : collection of str, optional
+            Columns whose numbers must be as this table writes them; by default all.
         progress : callable, optional
             It is told how many bytes were read.
 
@@ -214,7 +217,7 @@ class TableFile:
             if start[:4] == BEGINNING:
                 frames = self._parquet(path, only, {*text, label}, label)
             else:
-                frames = self._delimited(reader, path, only, text, label)
+                frames = self._delimited(reader, path, only, {*text, label}, numbers, label)
             for frame in frames:
                 yield frame
                 progress(counted.read_bytes)
@@ -224,13 +227,13 @@ class TableFile:
         reader: Any,
         path: Path | None,
         only: Collection[str] | None,
-        text: Collection[str],
+        texts: Collection[str | None],
+        numbers: Collection[str] | None,
         label: str | None,
     ) -> Iterator[Any]:
         with needed_for("a table", "cli"):
             import pandas as pd
 
-        texts = {*text, label}
         try:
             plain = unpacked(reader, path, self.name)
             first = self._first_lines(plain)
@@ -262,7 +265,9 @@ class TableFile:
                         if name in texts:
                             frame[name] = as_text(frame[name])
                         elif frame[name].dtype.kind == "O":
-                            frame[name] = with_gaps(plain_numbers(frame[name], self.dialect), self.missing)
+                            is_used = numbers is None or name in numbers
+                            found = plain_numbers(frame[name], self.dialect) if is_used else frame[name]
+                            frame[name] = with_gaps(found, self.missing)
                     yield frame
                     bytes_left.begin_chunk()
         except StopIteration:

@@ -105,9 +105,11 @@ class Labels:
 
     def settle(self) -> Labelled:
         rare = self._rare
-        if not self._at:
+        codes = np.concatenate([np.empty(0, dtype=np.int32), *self._codes])
+        if not len(codes):
             raise TableError(f"{self._table} has a header but no rows")
-        codes = np.concatenate(self._codes)
+        if not self._at:
+            raise TableError(f"the target column {self._target!r} has no value in any row; it must hold the labels")
         names = list(self._at)
         unlabelled = int((codes < 0).sum())
         if unlabelled:
