@@ -38,6 +38,6 @@ def test_what_cannot_be_certified_is_said_once_and_nothing_answered(here, cli):
 
 def test_what_cannot_be_asked(here, cli):
     words = ("predict", "m.tightset", "train.csv", "--out", "sets.csv", "--abstain")
-    refused(cli, "error must be a number between 0 and 1, such as 0.05; got 5.0", *words, "5")
-    refused(cli, "assurance must be a number between 0 and 1", *words, "0.1", "--assurance", "95")
+    refused(cli, "Invalid value for '--abstain': 5 is not between 0 and 1; 5% is 0.05", *words, "5", code=2)
+    refused(cli, "Invalid value for '--assurance': 95 is not between", *words, "0.1", "--assurance", "95", code=2)
     refused(cli, "confidence must be one level", *words, "0.1", "--confidence", "0.8", "--confidence", "0.9")

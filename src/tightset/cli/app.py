@@ -14,8 +14,9 @@ import typer
 
 from tightset.cli.exporting import exporting_app
 from tightset.cli.looking import looking_app
-from tightset.cli.options import without_nan
+from tightset.cli.options import levels_of, without_nan
 from tightset.cli.predicting import predicting_app
+from tightset.cli.shares import share
 from tightset.cli.show import say, say_json, show, visible
 from tightset.cli.training import training_app
 from tightset.cli.using import using_app
@@ -63,7 +64,8 @@ def _root(
 @app.command()
 def demo(
     confidence: Annotated[
-        list[float] | None, typer.Option(metavar="LEVEL", help="Confidence level, between 0 and 1; may be repeated.")
+        list[float] | None,
+        typer.Option(parser=share, metavar="LEVEL", help="Confidence level, between 0 and 1; may be repeated."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, metavar="NUMBER", help="Seed for the data.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
@@ -74,10 +76,7 @@ def demo(
     """
     from tightset.cli.demo import ROWS, run_demo
 
-    levels = sorted(set(confidence or [0.95]))
-    for level in levels:
-        if not 0 < level < 1:
-            raise typer.BadParameter(f"{level} is not between 0 and 1", param_hint="--confidence")
+    levels = levels_of(confidence)
     found = run_demo(levels, seed=seed, verbose=sys.stderr.isatty())
     if as_json:
         told = {

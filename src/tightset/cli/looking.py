@@ -24,6 +24,7 @@ from tightset.cli.options import (
     model_of,
     table_of,
 )
+from tightset.cli.shares import share
 from tightset.cli.show import counted, say, say_json, show, terminal_width, visible
 
 __all__ = ["looking_app"]
@@ -45,7 +46,8 @@ def explain(
         typer.Option(min=1, metavar="NUMBER", help="The row, counted from 1 without the header.", show_default=False),
     ],
     confidence: Annotated[
-        float | None, typer.Option(metavar="LEVEL", help="Confidence level; by default the model's first.")
+        float | None,
+        typer.Option(parser=share, metavar="LEVEL", help="Confidence level; by default the model's first."),
     ] = None,
     lenient: Lenient = False,
     delimiter: Delimiter = None,

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tightset.cli.shares import share
+
 if TYPE_CHECKING:
     from tightset.tables.predictor import TablePredictor
 
@@ -42,7 +44,6 @@ __all__ = [
     "Seed",
     "Target",
     "Thousands",
-    "check_assurance",
     "check_model",
     "check_ordered",
     "check_out",
@@ -68,6 +69,7 @@ Target = Annotated[str, typer.Option(metavar="COLUMN", help="The column that hol
 Confidence = Annotated[
     list[float] | None,
     typer.Option(
+        parser=share,
         metavar="LEVEL",
         help="Level between 0 and 1; may be repeated. Default: 0.95, or the model's.",
         show_default=False,
@@ -76,6 +78,7 @@ Confidence = Annotated[
 Assurance = Annotated[
     float | None,
     typer.Option(
+        parser=share,
         metavar="SHARE",
         help="Choose thresholds so that coverage is at least the level with this probability over the calibration "
         "rows, such as 0.95; sets are a little larger. Default: coverage holds on average.",
@@ -85,6 +88,7 @@ Assurance = Annotated[
 Abstain = Annotated[
     float | None,
     typer.Option(
+        parser=share,
         metavar="ERROR",
         help="Write one label for each row that is certain enough, and an empty set for the others: among answered "
         "rows at most this share is wrong.",
@@ -92,7 +96,7 @@ Abstain = Annotated[
     ),
 ]
 CertainBy = Annotated[
-    float, typer.Option(metavar="SHARE", help="With --abstain: how certain the error rate is to hold.")
+    float, typer.Option(parser=share, metavar="SHARE", help="With --abstain: how certain the error rate is to hold.")
 ]
 Estimator = Annotated[
     str,
@@ -219,17 +223,7 @@ Lenient = Annotated[
 
 
 def levels_of(confidence: list[float] | None) -> list[float]:
-    for level in confidence or []:
-        if not 0 < level < 1:
-            hint = f"; {level:g}% is {level / 100:g}" if 1 < level < 100 else ""
-            raise typer.BadParameter(f"{level:g} is not between 0 and 1{hint}", param_hint="--confidence")
     return sorted(set(confidence or [0.95]))
-
-
-def check_assurance(assurance: float | None) -> None:
-    if assurance is not None and not 0 < assurance < 1:
-        hint = f"; {assurance:g}% is {assurance / 100:g}" if 1 < assurance < 100 else ""
-        raise typer.BadParameter(f"{assurance:g} is not between 0 and 1{hint}", param_hint="--assurance")
 
 
 def check_ordered(ordered: str | None, *, by_label: bool, cost: Path | None) -> Any:

@@ -34,7 +34,6 @@ from tightset.cli.options import (
     Seed,
     Target,
     Thousands,
-    check_assurance,
     check_ordered,
     check_out,
     check_rare,
@@ -114,7 +113,6 @@ def fit(
 
     levels = levels_of(confidence)
     check_rare(rare_labels)
-    check_assurance(assurance)
     order = check_ordered(ordered, by_label=by_label, cost=cost)
     check_out(out, data, model=True)
     if not 0 <= test < 0.9:
@@ -250,7 +248,6 @@ def compare(
 
     levels = levels_of(confidence or [0.8, 0.9, 0.95, 0.99])
     check_rare(rare_labels)
-    check_assurance(assurance)
     order = check_ordered(ordered, by_label=by_label, cost=cost)
     table = table_of(data, (delimiter, encoding, decimal, thousands), missing=missing)
     table.make_rereadable()

@@ -28,6 +28,7 @@ from tightset.cli.options import (
     table_of,
     without_nan,
 )
+from tightset.cli.shares import share
 from tightset.cli.show import ONE_SPLIT, reading, say, say_json, show, show_comparison
 
 if TYPE_CHECKING:
@@ -146,7 +147,9 @@ def report(
     out: Annotated[Path, typer.Option(metavar="FILE", help="The HTML file to write.")] = Path("report.html"),
     confidence: Annotated[
         list[float] | None,
-        typer.Option(metavar="LEVEL", help="The confidence level shown when the page opens.", show_default=False),
+        typer.Option(
+            parser=share, metavar="LEVEL", help="The confidence level shown when the page opens.", show_default=False
+        ),
     ] = None,
     drop_unlabelled: DropUnlabelled = False,
     title: Annotated[
