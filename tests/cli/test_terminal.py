@@ -174,6 +174,14 @@ def test_coverage_by_label_with_rare_labels(by_label, cli, monkeypatch):
     assert "0.95, label few: 5 calibration rows, rank 0" in cli("info", "m.tightset")[1]
 
 
+@pytest.mark.filterwarnings("ignore::tightset.TightsetWarning")
+def test_sizes_of_training_are_not_promised_where_sets_hold_all_labels(here, cli, tmp_path):
+    fit = ("fit", "train.csv", "--target", "kind", *FAST[:2], "--out", tmp_path / "m.tightset", "--confidence")
+    said = "every set holds all labels for want of calibration rows, whatever training found."
+    assert f"At 0.999 {said}" in cli(*fit, "0.999", "--confidence", "0.9")[1]
+    assert said not in cli(*fit, "0.99")[1]
+
+
 @pytest.mark.filterwarnings("always::tightset.TightsetWarning")
 def test_rare_labels_at_the_command_line(by_label, cli, monkeypatch):
     monkeypatch.chdir(by_label)

@@ -199,6 +199,9 @@ def fit(
             continue
         say(f"left out {name!r}: {why}")
     say(predictor.summary())
+    full = [f"{level:g}" for level in levels if predictor.fitted_.too_few_rows(level)]
+    if full:
+        say(f"At {', '.join(full)} every set holds all labels for want of calibration rows, whatever training found.")
     if by_label:
         sizes = ", ".join(f"{size:.3g} at {level}" for level, size in rows["mean size by label"].items())
         say(f"With coverage for each label, labels per set on the {rows['calibrated']:,} calibration rows: {sizes}.")

@@ -24,7 +24,7 @@ from tightset.compute.row_kinds import RowKind
 from tightset.compute.row_rounding import held_by_float32
 from tightset.compute.row_types import COARSE
 from tightset.conformal.calibration import Calibration
-from tightset.conformal.ranks import rank, significance
+from tightset.conformal.ranks import calibration_rows_needed, rank, significance
 from tightset.estimators.checks import nearest_level
 from tightset.estimators.pieces import OwnScores, ScoredRows, joined, pieces, together, whole
 from tightset.exceptions import warn
@@ -106,6 +106,10 @@ class Fitted:
         for (_, label), own in self.calibration_rows().items():
             rows[slice(None) if label < 0 else label] += own
         return rows
+
+    def too_few_rows(self, level: Any) -> bool:
+        """Whether every set of a level holds all labels, because no category has the calibration rows it takes."""
+        return max(self.calibration_rows().values()) < calibration_rows_needed(level, self.assurance)
 
     def cuts(self, level: Any, group: Any = None) -> np.ndarray:
         """The p-values ``(C,)`` above which labels are in a set: ``eps`` for all, or with assurance ``r / (n + 1)``."""
