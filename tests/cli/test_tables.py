@@ -203,6 +203,7 @@ def test_info(here, cli):
     assert "TablePredictor, file format 2" in out
     assert "age (number), colour (category)" in out
     assert "0.9: 150 calibration rows, rank 15" in out
+    assert "(a label is in a set if it fits at least as well as so many of these rows: the rank)" in out
     code, out, _ = cli("info", "m.tightset", "--json")
     assert json.loads(out)["target"] == "kind"
     refused(cli, "there is no file nothing", "info", "nothing")

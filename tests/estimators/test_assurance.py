@@ -255,7 +255,7 @@ def test_commands(here, cli):
     assert "assurance:" in out
     assert f"0.9: 150 calibration rows, rank {rank(0.9, 150, SURE)}" in out
     code, out, _ = cli("evaluate", "sure.tightset", "test.csv")
-    assert "With assurance 0.95, coverage should lie above the level" in out
+    assert "With assurance 0.95, coverage of all future rows should lie above the level; that of the" in out
     told = json.loads(cli("evaluate", "sure.tightset", "test.csv", "--json")[1])
     assert told["predictor"][0]["assurance"] == SURE
     code, out, _ = cli("compare", "train.csv", "--target", "kind", *FAST, "--splits", "1", "--assurance", "0.9")

@@ -223,6 +223,7 @@ def _lines_of(said: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if "assurance" in said:
         yield "assurance", f"{said['assurance']:g}, that coverage given the calibration rows is at least the level"
     yield from _under("levels", _calibrations(said["calibration"], names))
+    yield "", "(a label is in a set if it fits at least as well as so many of these rows: the rank)"
     sizes = about.get("mean size by label", {})
     yield from _under("mean size", [f"{level}: {size:.3g} labels per set" for level, size in sizes.items()])
     columns = said["columns"]

@@ -110,7 +110,10 @@ def evaluate(
             f"{e[0]:.3f} to {e[1]:.3f} at {row['confidence']:g}" for e, row in zip(ends, rows, strict=True)
         )
         sure = float(loaded.predictor.fitted_.assurance)
-        say(f"With assurance {sure:g}, coverage should lie above the level: 19 times in 20, {said}.")
+        say(
+            f"With assurance {sure:g}, coverage of all future rows should lie above the level; that of the {len(y):,} "
+            f"rows here also varies by chance: 19 times in 20, {said}."
+        )
     failing = [row for row, one in zip(rows, short, strict=True) if one.labels]
     if failing:
         low = any(row["coverage"] < band(loaded.predictor, row["confidence"], row["n"])[0] for row in failing)
