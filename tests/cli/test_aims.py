@@ -109,7 +109,7 @@ def test_costs_that_are_none_are_refused_in_a_sentence(rows, cli, text, message)
 
 
 def test_a_file_that_is_not_there_is_refused(rows, cli):
-    refused(cli, "nowhere.csv cannot be read: No such file or directory", *FIT, "--cost", "nowhere.csv")
+    refused(cli, "there is no file nowhere.csv; --cost takes a CSV file", *FIT, "--cost", "nowhere.csv")
 
 
 @pytest.mark.filterwarnings("ignore::tightset.TightsetWarning")

@@ -79,6 +79,8 @@ def test_wrong_usage(here, cli):
         "csv",
         code=2,
     )
+    names = "no column 'NAME'; did you mean 'name'? There are"
+    refused(cli, names, "predict", "m.tightset", "test.csv", "--keep", "NAME", "--out", "p.csv", code=2)
     refused(cli, "no column 'idd'", "predict", "m.tightset", "test.csv", "--keep", "idd", "--out", "p.csv", code=2)
     refused(cli, "Missing option '--target'", "fit", "train.csv", code=2)
 
@@ -90,6 +92,7 @@ def test_bad_tables_at_predict(here, cli):
     new[new.columns[::-1]].to_csv("order.csv", index=False)
     new.assign(extra=1).to_csv("extra.csv", index=False)
     new.drop(columns="age").to_csv("absent.csv", index=False)
+    new.rename(columns={"age": "AGE"}).to_csv("capitals.csv", index=False)
     new.assign(age=["old", *new["age"][1:]]).to_csv("type.csv", index=False)
     new.assign(colour="violet").to_csv("category.csv", index=False)
     new.to_csv("semicolon.csv", sep=";", index=False)
@@ -98,6 +101,10 @@ def test_bad_tables_at_predict(here, cli):
         ("in a different order than in training", "order.csv"),
         ("the column 'extra' was not there in training", "extra.csv"),
         ("the column 'age' that the model was trained on is missing", "absent.csv"),
+        (
+            "'age' that the model was trained on is missing; did you mean 'AGE'? There are 'name', 'AGE', 'kind'",
+            "capitals.csv",
+        ),
         ("'age' was numbers in training, but row 1 has 'old'", "type.csv"),
         ("'colour' has 'violet', first in row 1, which no training row had", "category.csv"),
         ("is empty", "empty.csv"),

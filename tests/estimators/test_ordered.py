@@ -93,6 +93,7 @@ def test_an_order_of_ones_own_and_levels_that_are_nested():
     ("settings", "message"),
     [
         ({"ordered": ["a", "b"]}, "ordered must name every label once: it lacks 'c'"),
+        ({"ordered": ["b"]}, "ordered must name every label once: it lacks 'a', 'c'"),
         ({"ordered": ["a", "b", "c", "d"]}, "ordered must name every label once: y has no 'd'"),
         ({"ordered": ["a", "b", "c", "c"]}, "ordered must name every label once: one is there twice"),
         ({"ordered": "abc"}, "ordered must be True, False or a list of the labels"),

@@ -318,6 +318,8 @@ def test_bad_input_leaves_the_file_as_it_was(rows, model, tmp_path, monkeypatch)
     monkeypatch.setattr("tightset.storage.file.Path.replace", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         write_report(path, model, X_new, y_new)
+    with pytest.raises(TypeError, match=r"as in write_report\(path, model, X, y\); got ConformalClassifier"):
+        write_report(model, path, X_new, y_new)
     with pytest.raises(TypeError, match="frame must be a data frame; got list"):
         ReportPage(frame=[1])
     with pytest.raises(ValueError, match="max_rows must be at least 1; got 0"):

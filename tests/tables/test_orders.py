@@ -59,6 +59,7 @@ def test_an_ordered_category_has_its_own_order():
         ("low", "ordered must be 'auto' or a list of the labels"),
         ({"low"}, "ordered must be 'auto' or a list of the labels"),
         (["low", "mid", "top"], "lacks the label 'best'"),
+        (["low", "top"], "lacks the labels 'best', 'mid'"),
         ([*GRADES, "low"], "names 'low' 2 times"),
         ([*GRADES, 5], "names '5', which is no label"),
     ],

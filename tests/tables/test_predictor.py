@@ -349,8 +349,14 @@ def test_tables_that_cannot_be_learnt_from(frame, change, message):
 def test_columns_that_are_not_there(frame):
     with pytest.raises(TableError, match=r"no column 'knd'.*did you mean 'kind'"):
         fit_table(frame, "knd", baseline())
-    with pytest.raises(TableError, match=r"no column 'zzz'.*there are 'name', 'age'"):
+    with pytest.raises(TableError, match=r"no column 'zzz'.*there are 'name', 'age'.*'town', 'kind'$"):
         fit_table(frame, "zzz", baseline())
+    with pytest.raises(
+        TableError, match=r"no column 'Kind '.*did you mean 'kind'\? There are 'name', .*'town', 'kind'$"
+    ):
+        fit_table(frame, "Kind ", baseline())
+    with pytest.raises(TableError, match=r"no column 'kept'.* the table; there are"):  # which is not close to any
+        fit_table(frame, "kept", baseline())
     with pytest.raises(TableError, match="'kind' is the target"):
         fit_table(frame, "kind", baseline(), drop=["kind"])
     with pytest.raises(TableError, match="two columns named 'age'"):

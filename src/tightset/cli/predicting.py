@@ -176,6 +176,8 @@ def _form(form: str | None, out: Path | None, known: tuple[str, ...]) -> str:
 
 
 def _check_keep(keep: list[str], frame: Any) -> None:
+    from tightset.tables.target import meant
+
     for name in keep:
         if name not in frame.columns:
-            raise typer.BadParameter(f"there is no column {name!r}", param_hint="--keep")
+            raise typer.BadParameter(f"there is no column {name!r}{meant(name, frame.columns)}", param_hint="--keep")

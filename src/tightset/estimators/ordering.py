@@ -31,7 +31,7 @@ def label_order(ordered: Any, classes: np.ndarray) -> np.ndarray | None:
     lacking = [one for one in labels if one not in given]
     if unknown or lacking or len(given) != len(labels):
         more = f"y has no {unknown[0]!r} (rows of weight 0 do not count)" if unknown else "one is there twice"
-        why = f"it lacks {lacking[0]!r}" if lacking else more
+        why = f"it lacks {', '.join(map(repr, lacking))}" if lacking else more
         raise ValueError(f"ordered must name every label once: {why}")
     return np.array([labels.index(one) for one in given])
 

@@ -131,6 +131,8 @@ def write_report(
     >>> write_report("wine.html", model, X[1::2], y[1::2])  # doctest: +SKIP
     PosixPath('wine.html')
     """
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"path must be a file name, as in write_report(path, model, X, y); got {type(path).__name__}")
     path, page = Path(path), page or ReportPage()
     _check(model, X, baseline)
     frame = page.frame

@@ -56,6 +56,8 @@ class Costs(NamedTuple):
 
 def read_costs(path: Path) -> Costs:
     """The costs in a CSV file; TableError names the file, the label and what would be right."""
+    if not path.exists():
+        raise TableError(f"there is no file {path}; --cost takes a CSV file of labels and their costs")
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:

@@ -24,6 +24,7 @@ import numpy as np
 from tightset.exceptions import TableError, warn
 from tightset.storage.registry import storable
 from tightset.tables.columns import OTHER, Category, Column, Date
+from tightset.tables.target import meant
 
 __all__ = ["Encoding"]
 
@@ -70,9 +71,10 @@ class Encoding(NamedTuple):
         used, known, there = set(needed), {*needed, *self.left_out, *allowed}, set(names)
         absent = [name for name in needed if name not in there]
         if absent:
+            others = [name for name in names if name not in used]
             raise TableError(
                 f"the column{'s' if len(absent) > 1 else ''} {_listed(absent)} that the model was trained on "
-                f"{'are' if len(absent) > 1 else 'is'} missing; there are {_listed(names)}"
+                f"{'are' if len(absent) > 1 else 'is'} missing{meant(absent[0], others or names)}"
             )
         if lenient:
             return

@@ -98,7 +98,7 @@ def _given(ordered: str | Sequence[Any], labelled: Labelled) -> list[str]:
             if unknown
             else f"names {twice[0]!r} {order.count(twice[0])} times"
             if twice
-            else f"lacks the label {lacking[0]!r}"
+            else f"lacks the label{'s' if len(lacking) > 1 else ''} {_listed(lacking)}"
         )
         raise TableError(f"the order of the labels {why}; it must have each of these once: {_listed(names)}")
     return [label for label in order if label is not None]

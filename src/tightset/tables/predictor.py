@@ -21,6 +21,7 @@ from tightset.tables.dialect import Dialect
 from tightset.tables.encoding import Encoding
 from tightset.tables.frames import FrameTable
 from tightset.tables.groups import groups_of
+from tightset.tables.target import meant
 from tightset.tables.texts import as_text, spelled_as, with_gaps
 
 __all__ = ["TablePredictor"]
@@ -240,7 +241,7 @@ class TablePredictor:
             The labels. One that was never seen stays as it is.
         """
         if self.target not in frame.columns:
-            raise TableError(f"there is no column {self.target!r} with the labels, which is needed here")
+            raise TableError(f"there is no column {self.target!r} with the labels{meant(self.target, frame.columns)}")
         texts = with_gaps(as_text(frame[self.target]), self.encoding.missing, label=True)
         if texts.isna().any():
             raise TableError(

@@ -25,6 +25,7 @@ __all__ = ["KEEP", "POLICIES", "Labelled", "Labels", "Rare", "meant"]
 POLICIES = ("keep", "other", "drop")
 _FEW_ROWS = 10  # a quarter of which calibrates: two or three
 _MOST_LABELS = 1000
+_MOST_NAMED = 20  # columns, in an error
 _ADVICE = (
     ". --rare-labels other merges rare labels into one, --rare-labels drop leaves their rows out, and --rare-rows "
     "sets the number of rows below which a label is rare"
@@ -199,9 +200,15 @@ def _told(rare: Rare, few: Mapping[str, int], merged: Mapping[str, str]) -> str:
 
 
 def meant(name: str, columns: Any) -> str:
-    """Which column somebody may have meant, or which there are."""
+    """Which column somebody may have meant, and which there are, if they are few.
+
+    >>> meant("preis", ["Preis", "Ort"]), meant("x", ["Preis"])
+    ("; did you mean 'Preis'? There are 'Preis', 'Ort'", "; there are 'Preis'")
+    """
     names = [str(one) for one in columns]
-    near = get_close_matches(name, names, n=1)
+    alike = [one for one in names if one.strip().casefold() == name.strip().casefold()]
+    near = alike or get_close_matches(name, names, n=1, cutoff=0.75)
+    shown = f"here are {', '.join(map(repr, names[:_MOST_NAMED]))}{' ...' if len(names) > _MOST_NAMED else ''}"
     if near:
-        return f"; did you mean {near[0]!r}?"
-    return f"; there are {', '.join(map(repr, names[:8]))}{' ...' if len(names) > 8 else ''}"
+        return f"; did you mean {near[0]!r}?" + (f" T{shown}" if len(names) <= _MOST_NAMED else "")
+    return f"; t{shown}"
