@@ -80,3 +80,17 @@ def test_installed_command():
         check=True,
     )
     assert shown.stdout == "tightset 0.1.0\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "default"),
+    [
+        ("fit", "0.95."),
+        ("compare", "0.8, 0.9, 0.95 and 0.99."),
+        ("predict", "the model's."),
+        ("export", "the model's."),
+    ],
+)
+def test_the_help_names_the_levels_that_are_taken(command, default, cli):
+    told = " ".join(cli(command, "--help")[1].split())
+    assert f"--confidence LEVEL Level between 0 and 1; may be repeated. Default: {default}" in told

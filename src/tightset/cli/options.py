@@ -24,6 +24,8 @@ __all__ = [
     "Categorical",
     "CertainBy",
     "Confidence",
+    "ConfidenceToFit",
+    "ConfidencesToCompare",
     "Cost",
     "Data",
     "Decimal",
@@ -66,15 +68,16 @@ Model = Annotated[
     Path, typer.Argument(metavar="MODEL", help="A model file that `tightset fit` wrote.", show_default=False)
 ]
 Target = Annotated[str, typer.Option(metavar="COLUMN", help="The column that holds the labels.", show_default=False)]
-Confidence = Annotated[
-    list[float] | None,
-    typer.Option(
-        parser=share,
-        metavar="LEVEL",
-        help="Level between 0 and 1; may be repeated. Default: 0.95, or the model's.",
-        show_default=False,
-    ),
-]
+
+
+def _levels(default: str) -> Any:
+    told = f"Level between 0 and 1; may be repeated. Default: {default}."
+    return typer.Option(parser=share, metavar="LEVEL", help=told, show_default=False)
+
+
+Confidence = Annotated[list[float] | None, _levels("the model's")]
+ConfidenceToFit = Annotated[list[float] | None, _levels("0.95")]
+ConfidencesToCompare = Annotated[list[float] | None, _levels("0.8, 0.9, 0.95 and 0.99")]
 Assurance = Annotated[
     float | None,
     typer.Option(
@@ -192,20 +195,24 @@ Delimiter = Annotated[
 Encoding = Annotated[
     str | None,
     typer.Option(
-        metavar="NAME", help="The encoding of text files. Default: the model's, or utf-8.", show_default=False
+        metavar="NAME",
+        help="The encoding of text files. Default: utf-8; with a model, as in its table.",
+        show_default=False,
     ),
 ]
 Decimal = Annotated[
     str | None,
     typer.Option(
-        metavar="MARK", help="The decimal mark: '.' or ','. Default: the model's, or '.'.", show_default=False
+        metavar="MARK",
+        help="The decimal mark: '.' or ','. Default: '.'; with a model, as in its table.",
+        show_default=False,
     ),
 ]
 Thousands = Annotated[
     str | None,
     typer.Option(
         metavar="MARK",
-        help="The thousands separator, such as ',', or '' for none. Default: the model's, or none.",
+        help="The thousands separator, such as ',', or '' for none. Default: none; with a model, as in its table.",
         show_default=False,
     ),
 ]

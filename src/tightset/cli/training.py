@@ -15,7 +15,8 @@ from tightset.cli.options import (
     Assurance,
     ByLabel,
     Categorical,
-    Confidence,
+    ConfidencesToCompare,
+    ConfidenceToFit,
     Cost,
     Data,
     Decimal,
@@ -61,7 +62,7 @@ _WORK = {"fast": 3, "default": 8, "thorough": 60}  # a level takes about so long
 def fit(
     data: Data,
     target: Target,
-    confidence: Confidence = None,
+    confidence: ConfidenceToFit = None,
     estimator: Estimator = "linear",
     out: Annotated[Path, typer.Option(metavar="FILE", help="The model file to write.")] = Path("model.tightset"),
     test: Annotated[
@@ -215,7 +216,7 @@ def fit(
 def compare(
     data: Data,
     target: Target,
-    confidence: Confidence = None,
+    confidence: ConfidencesToCompare = None,
     estimator: Estimator = "linear",
     splits: Annotated[int, typer.Option(min=1, metavar="NUMBER", help="Number of random splits.")] = 5,
     search: Search = "default",
