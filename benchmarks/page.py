@@ -322,7 +322,7 @@ def base_section(base: Json) -> str:
 The same workers on top of a classifier (`estimator=DaskLGBMClassifier(n_estimators=10, num_leaves=15, learning_rate=0.3)`,
 `search=Search.fast(folds=3)`, 90 %): {base["rows"]:,} rows are cross-fitted, trained on and calibrated in {base["fit_s"] / 60:.0f} minutes. The client, which has the
 scheduler too, took {base["client_mb_before"]:.0f} MB before and at most {base["client_mb"]:.0f} MB while it fitted, {base["client_bytes_per_row"]:.1f} bytes for each row beyond the first
-million. {after_kill(base)}
+million (with an allocator that returns what is freed: [distributed.md](distributed.md)). {after_kill(base)}
 
 On {base["small_rows"]:,} rows, in memory and in partitions, of the sets of 100,000 new rows {bayes["sets_that_differ"]:,} differ on top of naive Bayes (`BernoulliNB`; p-values by
 at most {bayes["p_difference"]:.1g}), which learns the same from partitions, and {trees["sets_that_differ"]:,} on top of the trees, which a cluster grows otherwise than one machine: sets
