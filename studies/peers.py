@@ -27,6 +27,7 @@ from studies.runner import Study
 from tightset.conformal.calibration import Calibration
 from tightset.estimators.conformal import ConformalClassifier
 from tightset.estimators.scpo import SCPOClassifier
+from tightset.models.contract import Shared
 
 __all__ = ["BASES", "PEERS", "PEER_METHODS", "TRAINED", "Peer", "plan"]
 
@@ -181,14 +182,13 @@ class Workshop:
         sets = list(clf.predict_set(s.X_test))
         seconds = time.perf_counter() - trained
         X = np.concatenate([s.X_cal, s.X_test])
-        known: dict[int, np.ndarray] = {}
-        models = clf.folds_[0].models
-        scores = [model.scores(X, known) for model in models]
+        shared, models = Shared(clf.classes_), clf.folds_[0].models
+        scores = [model.scores(X, shared) for model in models]
         self._measured[base, "scpo"] = _Measured(sets, scores, trained - start, seconds, 0.0)
         blocks = [block for model in models for block in model.blocks if len(getattr(block, "models", ())) > 1]
         averaged = blocks[0] if blocks else None
         if base != "auto" and averaged is not None:
-            P, n = known[id(averaged)], len(self.y_cal)
+            P, n = shared.once(averaged, X), len(self.y_cal)
             sets = [Calibration.of(P[:n], self.y_cal).sets(P[n:], level) for level in LEVELS]
             self._measured[base, "averaged"] = _Measured(sets, [P] * len(LEVELS), 0.0, 0.0, 0.0)
         else:  # no level has kept it

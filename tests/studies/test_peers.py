@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.ensemble import RandomForestClassifier
 
 from studies.experiments import LEVELS
 from studies.peers import BASES, PEER_METHODS, PEERS, TRAINED, Peer, Workshop, plan
@@ -75,6 +76,17 @@ def test_a_row_is_what_the_libraries_say(raw_data):
     assert abs(rows["crepes"]["mean_size"] - rows["lac"]["mean_size"]) < 0.02
     assert abs(rows["lac"]["mean_size_divided"] - rows["lac"]["mean_size"]) < 0.1
     assert all(float(row["seconds"]) > 0 for row in rows.values())
+
+
+def test_what_is_trained_is_measured(raw_data, monkeypatch):
+    monkeypatch.setitem(BASES, "rf", lambda seed: RandomForestClassifier(20, random_state=seed))
+    workshop = Workshop("mice", 0, raw_data, None)
+    size = {
+        method: workshop.measure(Peer("mice", 0, "rf", method, 0.95))["mean_size_divided"]
+        for method in ("lac", "scpo", "averaged")
+    }
+    assert 0.9 < size["scpo"] < 1.02 * size["averaged"]
+    assert size["averaged"] < size["lac"]
 
 
 def test_no_results_are_an_error(tmp_path):
