@@ -27,7 +27,7 @@ def rows(tmp_path, monkeypatch):
 def test_costs_of_a_file_are_trained_for_and_shown(rows, cli):
     code, out, err = cli(*FIT, "--cost", "costs.csv")
     assert code == 0, err
-    assert "of cost per set" in out
+    assert "(cost per set)" in out
     model = tightset.load("aim.tightset")
     assert model.predictor.cost == [1, 2.5, 10]  # in the order of the labels
     assert model.baseline.conformity_score == PerCost([1, 2.5, 10])

@@ -85,7 +85,7 @@ def test_costs_are_trained_for_and_a_costly_label_is_rarer_in_sets():
         spent[asked is None], third[asked is None] = (sets @ [1.0, 1.0, 10.0]).mean(), sets[:, 2].mean()
     assert spent[False] < 0.8 * spent[True]
     assert third[False] < third[True]
-    assert "of cost per set" in fitted.summary()
+    assert "(cost per set)" in fitted.summary()
     equal = SCPOClassifier(0.9, search=QUICK, cost=[3.0, 3.0, 3.0], random_state=0).fit(X, y).predict_set(X_new)
     plain = SCPOClassifier(0.9, search=QUICK, random_state=0).fit(X, y).predict_set(X_new)
     assert (equal != plain).mean() < 0.02  # the same problem, to rounding

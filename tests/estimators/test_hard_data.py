@@ -176,6 +176,6 @@ def test_a_gain_of_an_inefficiency_below_zero_has_its_sign():
 
 def test_the_summary_says_what_its_figures_are_of(blobs):
     assert "labels per set" in quick_scpo(confidence=0.9).fit(*blobs).summary()
-    assert "of mean inefficiency (log)" in quick_scpo(confidence=0.9, inefficiency="log").fit(*blobs).summary()
+    assert "(mean inefficiency 'log')" in quick_scpo(confidence=0.9, inefficiency="log").fit(*blobs).summary()
     by_label = quick_scpo(confidence=0.9, label_conditional=True).fit(*blobs).summary()
     assert by_label.endswith("Sets are calibrated by label.")

@@ -229,8 +229,8 @@ def _more(criterion: float, share: float) -> float:
 def unit_of(judge: Judge) -> str:
     """What a figure of the judge is in."""
     if judge.f.name != "size":
-        return f"of mean inefficiency ({judge.f.name})"
-    return "labels per set" if judge.terms is None or judge.terms.cost is None else "of cost per set"
+        return f"(mean inefficiency {judge.f.name!r})"
+    return "labels per set" if judge.terms is None or judge.terms.cost is None else "(cost per set)"
 
 
 def has_signal(own: np.ndarray, fold: np.ndarray, judge: Judge) -> bool:

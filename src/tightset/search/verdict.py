@@ -76,19 +76,24 @@ class Found(NamedTuple):
         if not np.isfinite(baseline):
             return f"fewer than {FEW_ROWS} training rows are too few to choose a model; {fallback} is used."
         gain, low, high = self.verdict.gain()
-        interval = f"95% interval {percent(low)} to {percent(high)}"
+        ends = [percent(one) if low > 0 else _less(one) for one in (low, high)]
+        interval = f"95% interval {' to '.join(ends)}"
         if not accepted:
             return (
                 f"no clear gain, so {fallback} is used unchanged ({name}: {baseline:.3g} {unit} "
                 f"on held-out training rows; the best combination was {_smaller(gain)}, {interval})."
             )
         members, tried = int(self.table["chosen"].sum()), len(self.table["chosen"])
-        how = f"{_smaller(gain)} ({interval})" if low > 0 else f"not clearly different ({interval} smaller)"
+        how = f"{_smaller(gain)} ({interval})" if low > 0 else f"not clearly different ({interval})"
         return (
             f"{ours:.3g} {unit} on held-out training rows, against {baseline:.3g} for {name}: {how}. "
             f"{members} of {tried} candidates {'were combined' if members > 1 else 'was chosen'} on the same rows, "
             f"so this figure is slightly optimistic."
         )
+
+
+def _less(gain: float) -> str:
+    return f"{percent(abs(gain))} {'larger' if gain < 0 else 'smaller'}"
 
 
 def _smaller(gain: float) -> str:
