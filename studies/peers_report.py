@@ -56,7 +56,7 @@ def write_peers(results_dir: Path, out: Path) -> None:
     sections = [
         _opening(found, cells, read_json(results_dir / "run.json") or []),
         _auto(found),
-        _same_base(found, cells),
+        _same_base(cells),
         _libraries(found),
         _losses(cells),
         _protocol(),
@@ -209,7 +209,7 @@ below the coverage, which is {np.mean(LEVELS):.3f} in the mean of the levels.
 {table(head, rows)}"""
 
 
-def _same_base(found: Rows, cells: list[Ratio]) -> str:
+def _same_base(cells: list[Ratio]) -> str:
     rows = []
     for name in DATASETS:
         for base in TRAINED:
@@ -226,24 +226,10 @@ def _same_base(found: Rows, cells: list[Ratio]) -> str:
     return f"""## On top of the same classifier
 
 Ratio of mean sizes, SCPO to LAC, at each level; cells above {LOSS} are bold. The last column is what SCPO starts from: the
-classifier averaged with its models of the folds, its probabilities thresholded. Training takes the time of
-{_times(found)} such classifiers (medians over sets; eleven of them are trained, the rest is the search for five levels).
+classifier averaged with its models of the folds, its probabilities thresholded. Eleven such classifiers are trained; the search
+for five levels takes a few more of their fits ([how many](performance.md)).
 
 {table(head, rows)}"""
-
-
-def _times(found: Rows) -> str:
-    medians = []
-    for base in TRAINED:
-        own = [
-            float(row["train_seconds"]) / float(found[key._replace(method="lac")]["train_seconds"])
-            for key, row in found.items()
-            if (key.base, key.method, key.confidence) == (base, "scpo", LEVELS[0])
-            and key._replace(method="lac") in found
-        ]
-        if own:
-            medians.append(f"{np.median(own):.0f} ({NAMES[base]})")
-    return listed(medians)
 
 
 def _libraries(found: Rows) -> str:
