@@ -43,7 +43,7 @@ def test_bad_tables_at_fit(here, cli):
 def test_wrong_usage(here, cli):
     fit = ("fit", "train.csv", "--target", "kind")
     refused(cli, "95 is not between 0 and 1; 95% is 0.95", *fit, "--confidence", 95, code=2)
-    for text, meant in (("95%", "0.95"), ("0,95", "0.95"), ("high", "one such as 0.95")):
+    for text, meant in (("95%", "0.95"), ("0,95", "0.95"), ("high", "one such as 0.95"), ("150%", "one such as 0.95")):
         for option in ("--confidence", "--assurance"):
             message = f"Invalid value for '{option}': {text!r} is not a number; give {meant}"
             refused(cli, message, *fit, option, text, code=2)

@@ -378,6 +378,8 @@ def test_what_there_is_not_to_say_is_not_said(rows):
     X, y, _, _ = rows
     only = neural(training=Training(members=1, warm_epochs=0, epochs=2)).fit(X, y).summary()
     assert only == "the network was trained for small sets only, so there are none of cross-entropy to compare with."
+    none = neural(training=Training(members=1, warm_epochs=0, epochs=0)).fit(X, y).summary()
+    assert none == "the network is as it was: there were no epochs."
     broken = Training(members=1, warm_epochs=3, epochs=2, fine_rate=1e25)
     with pytest.warns(TightsetWarning, match="not a finite number"):
         assert "or the first one gave numbers that are not finite" in neural(training=broken).fit(X, y).summary()

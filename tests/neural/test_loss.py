@@ -379,9 +379,11 @@ def test_a_batch_without_weight_counts_for_nothing(torch, make, many):
     Z, y = many
     criterion = make(memory=200)
     gradient(torch, criterion, Z[:300], y[:300], 50)
-    value, slope = ours(torch, criterion, Z[:50], y[:50], sample_weight=np.zeros(50))
-    assert value == 0
-    assert not slope.any()
+    masked = np.where(np.arange(C) == 3, -np.inf, Z[:50])
+    for logits in (Z[:50], masked):
+        value, slope = ours(torch, criterion, logits, y[:50], "float32", sample_weight=np.zeros(50))
+        assert value == 0
+        assert not slope.any()
     assert np.isfinite(ours(torch, criterion, Z[:50], y[:50])[0])
 
 
@@ -394,6 +396,13 @@ def test_weighted_batches_have_the_gradient_of_all_weighted_rows_on_average(torc
     for _ in range(3):  # until what was known of the first few rows is forgotten
         mean = weighted_gradient(torch, criterion, Z, y, weight, rows).mean(axis=0)
     assert abs(mean - whole).max() < 0.02 * abs(whole).max()
+
+
+@pytest.mark.parametrize("kind", ["bool", "uint8", "int32"])
+def test_groups_are_numbers_whatever_their_type(torch, make, kind):
+    Z, y, groups = np.random.default_rng(0).normal(size=(2, C)), np.array([0, 1]), np.array([0, 1])
+    wanted = ours(torch, make(n_groups=2, memory=0), Z, y, groups=groups)
+    assert_same(ours(torch, make(n_groups=2, memory=0), Z, y, groups=groups.astype(kind)), wanted)
 
 
 def test_validation_without_a_memory_is_that_of_its_batch(torch, make, many):

@@ -24,10 +24,11 @@ def share(text: Any) -> float:
 def _meant(text: str) -> str:
     """What may have been meant by a text that is no number.
 
-    >>> [_meant(text) for text in ("95%", "0,95", "x")]
-    ['0.95', '0.95', 'one such as 0.95']
+    >>> [_meant(text) for text in ("95%", "0,95", "150%", "x")]
+    ['0.95', '0.95', 'one such as 0.95', 'one such as 0.95']
     """
     try:
-        return f"{float(text.strip(' %').replace(',', '.')) / (100 if '%' in text else 1):.10g}"
+        value = float(text.strip(" %").replace(",", ".")) / (100 if "%" in text else 1)
     except ValueError:
-        return "one such as 0.95"
+        value = 0.0
+    return f"{value:.10g}" if 0 < value < 1 else "one such as 0.95"

@@ -212,10 +212,13 @@ class SCPOLoss(nn.Module):
         """
         check_batch(logits, y, groups, sample_weight, n_classes=self.n_classes, n_groups=self.n_groups)
         if sample_weight is not None and logits.device.type == "cpu" and not sample_weight.any():
-            return 0.0 * logits.sum()  # counts for nothing
+            nothing = torch.zeros_like(logits, requires_grad=False)  # it counts for nothing
+            return _Stated.apply(
+                logits, torch.zeros((), dtype=torch.promote_types(logits.dtype, torch.float32)), nothing
+            )
         with torch.inference_mode(mode=False), torch.no_grad():
             slots = self.memory.slots(len(y), logits.device) if self.training else None
-            inputs = (logits.detach(), y, groups, sample_weight, slots)
+            inputs = (logits.detach(), y, None if groups is None else groups.long(), sample_weight, slots)
             follows = self.training and slots is None and self.memory.batches > 1 and self.replays.can(logits)
             # Somebody else's f may look at its numbers, which no graph can.
             steady = (follows or (slots is not None and self.memory.full)) and self.f in (SIZE, LOG)

@@ -40,6 +40,8 @@ class Trained(NamedTuple):
     def sentence(self) -> str:
         """What training did, in a sentence."""
         stage, criterion, chosen = (self.table[name] for name in ("stage", "criterion", "chosen"))
+        if not len(stage):
+            return "the network is as it was: there were no epochs."
         if not (stage == 1).any():
             return (
                 "the network was trained with cross-entropy only: there are too few rows to judge by, no epochs, or "

@@ -62,7 +62,8 @@ class TableFile:
     likely : str, optional
         The delimiter where the first lines leave it open; by default a tab for .tsv and .tab, else a comma.
     as_before : bool, default False
-        Whether the encoding is that of an earlier table. A file that is UTF-8 is then not read in another.
+        Whether the encoding is that of an earlier table. A file in UTF-8 is then not read in a
+        single-byte one, such as latin-1.
 
     Raises
     ------

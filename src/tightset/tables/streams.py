@@ -98,7 +98,7 @@ class Bounded(io.RawIOBase):
         return len(data)
 
     def _refuse_utf8(self, data: bytes) -> None:
-        """The first letters beyond ASCII decide: in another encoding they are not valid UTF-8."""
+        """What is read first with letters beyond ASCII decides: in another encoding it is not valid UTF-8."""
         if self._utf8 is None:
             return
         try:
