@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from tightset.conformal.abstention import Abstention, highest_and_margin, rows_needed, top_and_margin
+from tightset.conformal import abstention
+from tightset.conformal.abstention import (
+    Abstention,
+    answered_and_wrong,
+    highest_and_margin,
+    rows_needed,
+    top_and_margin,
+)
 from tightset.estimators.pieces import OwnScores
 
 DRAWS, ERROR, ASSURANCE = 2000, 0.05, 0.95
@@ -165,6 +172,18 @@ def test_own_scores_are_wrong_where_another_label_is_first():
     np.testing.assert_array_equal(found.wrong, scores.argmax(axis=1) != y)
     np.testing.assert_array_equal(found.first, (scores[np.arange(2000), y] == scores.max(axis=1)) & (y >= 0))
     np.testing.assert_array_equal(found.scores, np.where(y < 0, -np.inf, scores[np.arange(2000), y]))
+
+
+def test_answers_and_errors_are_those_that_are_counted_one_by_one(monkeypatch):
+    monkeypatch.setattr(abstention, "_SORTED", 64)
+    rng = np.random.default_rng(0)
+    margins = rng.integers(0, 9, 1000) / 4  # with many ties, and rows without a lead
+    margins[rng.random(1000) < 0.05] = 1e300
+    wrong, proposing = rng.random((2, 1000)) < [[0.3], [0.1]]
+    thresholds = np.array([2.1, 1.6, 1.1, 0.2, 1e-9, -1.0])
+    above = margins > thresholds[:, None]
+    expected = [(above & ~proposing).sum(axis=1), (above & ~proposing & wrong).sum(axis=1)]
+    np.testing.assert_array_equal(answered_and_wrong(thresholds, margins, wrong, proposing), expected)
 
 
 @pytest.mark.parametrize(

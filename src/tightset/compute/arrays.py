@@ -60,7 +60,8 @@ def label_counts(codes: np.ndarray, n_classes: int) -> np.ndarray:
     counts = np.zeros(n_classes, dtype=np.intp)
     for at in range(0, len(codes), _CODES_AT_ONCE):  # they are widened while they are counted
         piece = codes[at : at + _CODES_AT_ONCE]
-        counts += np.bincount(piece[piece >= 0], minlength=n_classes)
+        piece = piece if piece.min() >= 0 else piece[piece >= 0]
+        counts += np.bincount(piece, minlength=n_classes)
     return counts
 
 

@@ -10,7 +10,7 @@ from scipy import sparse
 
 __all__ = ["distinct_rows", "hash_uniform", "mark_of"]
 
-_HASHED_AT_ONCE = 2**16  # numbers
+_HASHED = 2**16  # numbers, at least, of those that there are
 
 
 def distinct_rows(X: Any, y: np.ndarray, weight: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
@@ -32,14 +32,15 @@ def distinct_rows(X: Any, y: np.ndarray, weight: np.ndarray | None) -> tuple[np.
 
 
 def mark_of(*arrays: np.ndarray) -> int:
-    """A number of 63 bits that is fixed by the arrays, else as if random; the width of whole numbers does not count."""
+    """A number of 63 bits that is fixed by the arrays, else as if random; the width of whole numbers does not count.
+
+    Of many numbers some are looked at, from beginning to end: rows that were drawn anew differ in these, too.
+    """
     digest = hashlib.blake2b(digest_size=8)
     for array in arrays:
-        if array.dtype.kind == "i":
-            for at in range(0, len(array), _HASHED_AT_ONCE):
-                digest.update(array[at : at + _HASHED_AT_ONCE].astype(np.intp, copy=False).tobytes())
-        else:
-            digest.update(np.ascontiguousarray(array).data)
+        some = array[:: max(1, len(array) // _HASHED)]
+        digest.update(len(array).to_bytes(8, "little"))
+        digest.update(np.ascontiguousarray(some, dtype=np.intp if array.dtype.kind == "i" else None).data)
     return int.from_bytes(digest.digest(), "little") >> 1
 
 

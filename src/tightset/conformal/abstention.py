@@ -47,6 +47,7 @@ _PARTS = 4  # thresholds between two margins
 _FEW = 0.7  # of the testing rows
 _ALL = -1.0  # a threshold that every margin exceeds
 _ENDLESS = 1e300  # the margin over a label whose score is minus infinity
+_SORTED = 2**17  # margins at a time
 _COLUMNS, _ROWS = 40, 2**12  # up to so many labels two are found column by column, of so many rows at once
 _SAME = 1e-6  # of the largest margin: margins this close may be copies of a row that were rounded differently
 
@@ -146,9 +147,19 @@ def answered_and_wrong(
 
     Those of parts of the rows add up.
     """
-    tested, failed = np.sort(margins[~proposing]), np.sort(margins[~proposing & wrong])
-    counts = [len(one) - np.searchsorted(one, thresholds, side="right") for one in (tested, failed)]
-    return np.array(counts, dtype=np.int64)
+    total = -_above(thresholds, margins[proposing], wrong[proposing])
+    for at in range(0, len(margins), _SORTED):
+        total += _above(thresholds, margins[at : at + _SORTED], wrong[at : at + _SORTED])
+    return total
+
+
+def _above(thresholds: np.ndarray, margins: np.ndarray, wrong: np.ndarray) -> np.ndarray:
+    """How many margins exceed each threshold, and how many of them are of wrong rows ``(2, J)``: one sort of both."""
+    keys = np.sort(np.where(wrong, -margins, margins))
+    failed = np.searchsorted(keys, -thresholds)
+    answered = failed + len(keys) - np.searchsorted(keys, thresholds, side="right")
+    every = np.array([[len(keys)], [np.count_nonzero(wrong)]])
+    return np.where(thresholds < 0, every, np.array([answered, failed]))
 
 
 def top_and_margin(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -170,8 +181,10 @@ def highest_and_margin(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return scores[:, 0], np.zeros(len(scores))
     highest, second = _two_by_column(scores) if scores.shape[1] <= _COLUMNS else np.partition(scores, -2).T[:-3:-1]
     with np.errstate(invalid="ignore", over="ignore"):
-        margin = highest.astype(np.float64) - second
-    return highest, np.minimum(np.nan_to_num(margin, nan=0.0, posinf=_ENDLESS), _ENDLESS)
+        margin = np.subtract(highest, second, dtype=np.float64)
+    if np.isnan(margin.max(initial=0.0)):
+        margin[np.isnan(margin)] = 0.0  # both are infinite
+    return highest, np.minimum(margin, _ENDLESS, out=margin)
 
 
 def _two_by_column(scores: np.ndarray) -> np.ndarray:

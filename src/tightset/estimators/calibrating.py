@@ -125,7 +125,15 @@ def _answered(at: int, thresholds: np.ndarray, own: Sequence[OwnScores], proposi
 
 def _first(n_classes: int, own: Sequence[OwnScores], y: np.ndarray) -> np.ndarray:
     """How many rows of each label have it on top ``(C,)``."""
-    return label_counts(y[own[0].first], n_classes)
+    return label_counts((y.astype(np.intp) + 1) * own[0].first, n_classes + 1)[1:]  # 0 counts the others
+
+
+def _commonest(scores: np.ndarray, most: int) -> tuple[np.ndarray, int]:
+    """A row of each score, of the commonest first, and of how many of them the score is there twice."""
+    if len(scores) > most and (np.diff(np.sort(scores)) > 0).all():
+        return np.argpartition(scores, most)[:most], 0
+    _, first, count = np.unique(scores, return_index=True, return_counts=True)
+    return first[np.argsort(-count, kind="stable")][:most], int((count > 1).sum())
 
 
 def _slacks(
@@ -138,10 +146,10 @@ def _slacks(
         return found
     # A row of each score that there is, as far as possible: those are what new rows may tie with.
     looked_at = np.linspace(0, len(y) - 1, min(len(y), _ROWS_FOR_TIES)).round().astype(int)
-    _, first, count = np.unique(own[0][looked_at], return_index=True, return_counts=True)
-    some = looked_at[first[np.argsort(-count, kind="stable")][:_ROWS_FOR_SLACK]]
-    commonest = some[: min(_ROWS_ALONE, int((count > 1).sum()))]
-    ties, some = np.sort(some[: int((count > 1).sum())]), np.sort(some)
+    some, tied = _commonest(own[0][looked_at], _ROWS_FOR_SLACK)
+    some = looked_at[some]
+    commonest = some[: min(_ROWS_ALONE, tied)]
+    ties, some = np.sort(some[:tied]), np.sort(some)
     rows = X.take(some).gather()
     columns = [None, slice(0, None, 2), slice(1, None, 2)] if hasattr(rows, "columns") else [None]
     for coarse in COARSE:
