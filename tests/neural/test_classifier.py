@@ -24,12 +24,20 @@ def _there(torch):
 
 @pytest.mark.filterwarnings("ignore::tightset.TightsetWarning")
 def test_it_is_a_classifier_of_scikit_learn():
-    # A row of weight two is in one batch, and a row that is there twice in two, or held aside.
-    drawn = "which rows are held aside, and in which batch, is drawn at random"
-    check_estimator(
-        SCPONeuralClassifier(training=Training(members=1, warm_epochs=15, epochs=3, learning_rate=0.02)),
-        expected_failed_checks={"check_sample_weight_equivalence_on_dense_data": drawn},
-    )
+    check_estimator(SCPONeuralClassifier(training=Training(members=1, warm_epochs=15, epochs=3, learning_rate=0.02)))
+
+
+@pytest.mark.filterwarnings("ignore::tightset.TightsetWarning")
+@pytest.mark.parametrize("n_groups", [1, 2])
+def test_of_few_rows_weights_equal_copies_to_the_last_bit(rows, n_groups):
+    X, y, X_new, _ = rows
+    times, groups = np.arange(40) % 5, np.arange(len(y)) % n_groups  # 80 copies of 32 rows
+    given = {"X_cal": X[200:], "y_cal": y[200:], "groups_cal": groups[200:]}
+    weighted = neural().fit(X[:40], y[:40], times, groups=groups[:40], **given)
+    copies = np.random.default_rng(0).permutation(np.repeat(np.arange(40), times))
+    repeated = neural().fit(X[copies], y[copies], groups=groups[copies], **given)
+    new = {"groups": np.zeros(len(X_new), dtype=int)}
+    np.testing.assert_array_equal(weighted.predict_p(X_new, **new), repeated.predict_p(X_new, **new))
 
 
 def test_coverage_holds_and_sets_are_as_small_as_they_should_be(rows):

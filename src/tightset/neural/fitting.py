@@ -26,10 +26,11 @@ from tightset.neural.records import Trained
 from tightset.neural.settings import MEMBERS, Training
 from tightset.neural.training import Course, Rows
 from tightset.search.problem import Aim, Outcome, Runtime, TrainingRows, normalised
+from tightset.search.verdict import FEW_ROWS
 
 __all__ = ["fit_networks"]
 
-FEW_ROWS = 50  # of which none can be spared to judge by
+_COPIES = 4  # up to so many of a row on average are looked for, where rows are few
 _PROBES = 9
 _ONE_AT_A_TIME = RLock()  # PyTorch's random numbers are those of the process
 
@@ -39,6 +40,8 @@ def fit_networks(
 ) -> Outcome:
     """A measure for each level, from one network (or several, averaged) with a head for each."""
     device = checked_device(runtime.device)
+    if len(rows) < _COPIES * FEW_ROWS and len(distinct := rows.distinct()) < FEW_ROWS:
+        rows = distinct  # of which none can be spared to judge by
     X, C, seed = np.asarray(rows.X.gather()), len(rows.classes), runtime.seed[0]
     with _random(seed, device):
         network = checked_network(network, X, C)

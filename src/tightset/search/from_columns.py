@@ -17,9 +17,7 @@ from functools import partial
 
 import numpy as np
 
-from tightset.compute.hashing import distinct_rows
 from tightset.compute.progress import Progress
-from tightset.compute.rows import MemoryRows
 from tightset.compute.threads import Threads
 from tightset.conformal.inefficiency import SIZE
 from tightset.conformal.splits import fold_of_rows, sample_of_rows
@@ -29,7 +27,7 @@ from tightset.objectives.terms import Terms
 from tightset.search.judging import Judge
 from tightset.search.levels import Chosen, Level, clearly_positive, has_signal, nested, outermost_first, unit_of
 from tightset.search.paths import Candidate, View, fits_of, logistic_candidates
-from tightset.search.problem import Aim, Outcome, Runtime, TrainingRows, bounded, normalised
+from tightset.search.problem import Aim, Outcome, Runtime, TrainingRows, normalised
 from tightset.search.refinement import refine
 from tightset.search.refinement_on_device import RowsOnDevice
 from tightset.search.settings import Search
@@ -138,10 +136,8 @@ def column_views(rows: TrainingRows, fold: np.ndarray, search: Search, device: s
 
 
 def _without_choice(rows: TrainingRows, aim: Aim, search: Search, runtime: Runtime) -> Outcome:
-    X, weight = rows.X.gather(), bounded(rows.weight)
-    kept, weight = distinct_rows(X, rows.y, weight)  # copies of a row and weights train the same model to the last bit
-    weight = None if weight is None else weight / weight.mean()
-    rows = replace(rows, X=MemoryRows(X[kept]), y=rows.y[kept], weight=weight)
+    rows = rows.distinct()
+    rows = replace(rows, weight=normalised(rows.weight))
     only = _plain_logistic(rows.sorted(), standardise=search.standardise, progress=runtime.progress)
     only = only._replace(threshold=aim.offset(rows))
     unknown = Verdict(np.nan, np.nan, np.nan, accepted=False, fallback="logistic regression with C = 1")

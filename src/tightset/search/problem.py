@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
+from tightset.compute.hashing import distinct_rows
 from tightset.compute.progress import Progress
 from tightset.compute.rows import MemoryRows, RowSource
 from tightset.compute.threads import Threads
@@ -47,6 +48,12 @@ class TrainingRows:
     def sorted(self) -> Self:
         """In memory, by label."""
         return replace(self, X=MemoryRows(self.X.gather())).take(np.argsort(self.y, kind="stable"))
+
+    def distinct(self) -> Self:
+        """In memory, each row once, with the weight of all its copies: these train the same model to the last bit."""
+        X = self.X.gather()
+        kept, weight = distinct_rows(X, self.codes, bounded(self.weight))
+        return replace(replace(self, X=MemoryRows(X), weight=None).take(kept), weight=bounded(weight))
 
     def by_fold(self, fold: np.ndarray) -> tuple[Self, np.ndarray]:
         """In the order of folds, otherwise as they are, with the fold of each: a fit leaves out rows in one piece."""
