@@ -16,7 +16,7 @@ from makers import quick_on_top as quick
 from tightset.compute.progress import Progress
 from tightset.models import side_by_side
 from tightset.models.crossfit import CrossFitting, cross_fit
-from tightset.models.side_by_side import as_before, jobs_of, with_threads
+from tightset.models.side_by_side import as_before, as_on_all, jobs_of
 
 
 class Forest(RandomForestClassifier):
@@ -67,17 +67,29 @@ def test_lightgbm_is_told_its_threads_for_as_long_as_it_trains():
     import lightgbm
 
     base = make_pipeline(StandardScaler(), lightgbm.LGBMClassifier())
-    told = with_threads(base, 1000)
+    told = as_on_all(base, 1000, 1250)
     assert (told[-1].n_jobs, base[-1].n_jobs) == (1, None)
-    as_before(told, base)
+    as_before(told, base, 1000, 1250)
     assert told[-1].n_jobs is None
     asked = lightgbm.LGBMClassifier(n_jobs=2)
-    assert with_threads(asked, 1000) is asked
-    as_before(asked, asked)
+    assert as_on_all(asked, 1000, 1250) is asked
+    as_before(asked, asked, 1000, 1250)
     assert asked.n_jobs == 2
     assert jobs_of(lightgbm.LGBMClassifier(), 20_000, 10, None)["n_jobs"] == 2
     frozen = make_pipeline(StandardScaler(), FrozenEstimator(lightgbm.LGBMClassifier()))
-    assert with_threads(frozen, 1000) is frozen
+    assert as_on_all(frozen, 1000, 1250) is frozen
+
+
+def test_boosting_ends_early_on_folds_where_it_does_on_all_rows():
+    base = make_pipeline(StandardScaler(), HistGradientBoostingClassifier())
+    for rows, every in ((8000, 10_000), (10_001, 12_501)):  # it is the same on both
+        assert as_on_all(base, rows, every) is base
+    told = as_on_all(base, 9600, 12_000)
+    assert (told[-1].early_stopping, base[-1].early_stopping) == (True, "auto")
+    as_before(told, base, 9600, 12_000)
+    assert told[-1].early_stopping == "auto"
+    asked = HistGradientBoostingClassifier(early_stopping=False)
+    assert as_on_all(asked, 9600, 12_000) is asked
 
 
 @pytest.mark.parametrize("estimator", [RandomForestClassifier(5), HistGradientBoostingClassifier(max_iter=5)])

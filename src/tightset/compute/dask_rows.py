@@ -17,6 +17,7 @@ from scipy import sparse
 
 from tightset.compute.arrays import add_up
 from tightset.compute.dask_training import fit_together
+from tightset.compute.memory import give_memory_back
 from tightset.compute.row_forms import as_they_are
 
 __all__ = ["Block", "Kept", "Partitions"]
@@ -107,6 +108,7 @@ class Partitions:
 
     def take(self, index: np.ndarray) -> Self:
         """Some of the rows, by their numbers in increasing order or by a mask; nothing is computed."""
+        give_memory_back()
         by_mask = index.dtype == bool
         if not by_mask and len(index) and not (np.diff(index) > 0).all():
             raise ValueError("rows of a Dask collection can only be taken in increasing order")
@@ -135,6 +137,7 @@ class Partitions:
         """``function(rows, *their part of each vector)`` of every partition, computed now and kept where it is."""
         import dask
 
+        give_memory_back()
         return Kept(self, list(dask.persist(*self._tasks(function, own=self._with_vectors(vectors)))))
 
     def in_blocks(self, count: int, *vectors: Any) -> list[Block]:
@@ -169,6 +172,7 @@ class Partitions:
         """For sums over the rows, with their part of each vector; these are sent to where the rows are only once."""
         import dask
 
+        give_memory_back()
         small = [one if one is None or one.dtype.kind not in "iu" else _smallest(one) for one in vectors]
         kept = [dask.delayed(tuple, pure=False)(own) for own in self._with_vectors(small)]
         tasks = partial(self._tasks, own=list(dask.persist(*kept)))

@@ -30,7 +30,7 @@ from tightset.models.class_scores import (
 )
 from tightset.models.classifiers import Trained, fit_base, warn_of_broken
 from tightset.models.routing import without_requests
-from tightset.models.side_by_side import as_before, jobs_of, with_threads
+from tightset.models.side_by_side import as_before, as_on_all, jobs_of
 
 __all__ = ["WHOLE", "CrossFitted", "CrossFitting", "cross_fit"]
 
@@ -88,7 +88,7 @@ def cross_fit(estimator: Any, X: Any, y: np.ndarray, weight: np.ndarray | None, 
     progress.expect(len(parts))
     held_out = np.empty((len(folds), len(y), len(classes)))
     in_fold = int(parts[0][2].sum())
-    told = with_threads(estimator, in_fold)
+    told = as_on_all(estimator, in_fold, len(y))
     all_trained: list[Trained] = []
 
     def train(fold: int, rows: np.ndarray, seed: int) -> tuple[Trained, np.ndarray | None]:
@@ -114,7 +114,7 @@ def cross_fit(estimator: Any, X: Any, y: np.ndarray, weight: np.ndarray | None, 
     )
     with warnings.catch_warnings():  # threads that set filters restore those of each other
         for (repeat, _, rows), (trained, scores) in zip(parts, _closing(jobs), strict=True):
-            as_before(trained.model, estimator)
+            as_before(trained.model, estimator, in_fold, len(y))
             all_trained.append(trained)
             if scores is not None:
                 held_out[repeat, ~rows] = scores

@@ -16,11 +16,12 @@ from sklearn.pipeline import Pipeline
 from tightset.compute.threads import cores, threads_for
 from tightset.models.routing import Unweighted
 
-__all__ = ["as_before", "jobs_of", "with_threads"]
+__all__ = ["as_before", "as_on_all", "jobs_of"]
 
 _FORESTS = "sklearn.ensemble._forest"
 _BOOSTED = "sklearn.ensemble._hist_gradient_boosting"
 _LIGHTGBM = "lightgbm."
+_ROWS_TO_END_EARLY = 10_000  # more of them make its "auto" end early
 _ENTRIES = 2**24  # of the copies of rows that are in memory at the same time
 
 
@@ -40,21 +41,33 @@ def jobs_of(estimator: Any, rows: int, columns: int, n_jobs: int | None) -> dict
     return {"n_jobs": max(1, at_once), "backend": "threading"}
 
 
-def with_threads(estimator: Any, rows: int) -> Any:
-    """LightGBM, which would take all cores for any number of rows, told how many threads these are worth."""
-    if not _takes_all_cores(estimator):
+def as_on_all(estimator: Any, rows: int, every: int) -> Any:
+    """A classifier that is trained on so many of the rows as it would be on every one of them.
+
+    LightGBM, which would take all cores for any number of rows, is told how many threads these are worth, and boosting
+    of scikit-learn that ends early by itself where there are many rows does so on these, too.
+    """
+    told = _told(estimator, rows, every)
+    if not told:
         return estimator
     if isinstance(estimator, Unweighted):
-        return estimator._replace(estimator=with_threads(estimator.estimator, rows))
+        return estimator._replace(estimator=as_on_all(estimator.estimator, rows, every))
     copy = clone(estimator)
-    _last(copy).set_params(n_jobs=threads_for(rows))
+    _last(copy).set_params(**told)
     return copy
 
 
-def as_before(model: Any, estimator: Any) -> None:
-    """Let what `with_threads` told an estimator not outlast its training."""
+def as_before(model: Any, estimator: Any, rows: int, every: int) -> None:
+    """Let what `as_on_all` told an estimator not outlast its training."""
+    _last(model).set_params(**{name: getattr(_last(estimator), name) for name in _told(estimator, rows, every)})
+
+
+def _told(estimator: Any, rows: int, every: int) -> dict[str, Any]:
+    """The parameters that `as_on_all` sets."""
     if _takes_all_cores(estimator):
-        _last(model).set_params(n_jobs=None)
+        return {"n_jobs": threads_for(rows)}
+    ends_early = _is(estimator, _BOOSTED) and _last(estimator).early_stopping == "auto"
+    return {"early_stopping": True} if ends_early and rows <= _ROWS_TO_END_EARLY < every else {}
 
 
 def _is_compiled(estimator: Any) -> bool:
