@@ -50,7 +50,7 @@ def _conftr(class_loss: float, nearest: int | None = None) -> list[Loss]:
 # The losses of each method, one of which is chosen.
 LOSSES: dict[str, list[Loss]] = {
     "cross-entropy, averaged": [lambda _: CrossEntropy()],
-    "SCPO": [partial(_scpo, cross_entropy=mixed) for mixed in (0.3, 1.0)],
+    "SCPO": [partial(_scpo, cross_entropy=mixed) for mixed in (1.0, 3.0)],
     "rank-weighted": [lambda _: RankWeighted()],
     "ConfTr": _conftr(0.0),
     "ConfTr, class loss": _conftr(1.0),
@@ -99,7 +99,8 @@ class Ground:
 
         with torch.random.fork_rng():
             torch.manual_seed(1000 * self.seed + job.member)
-            network = made((64, 64), self.X.shape[1], CLASSES, job.settings.dropout).to(self.device)
+            how = job.settings
+            network = made((64, 64), self.X.shape[1], CLASSES, how.dropout, how.input_dropout).to(self.device)
             if job.start is not None:
                 network.load_state_dict({name: torch.as_tensor(one) for name, one in job.start.items()})
             course = Course.begun(network, self.rows, self.folds[job.member], losses, job.settings, Progress())

@@ -13,7 +13,7 @@ from scipy.stats import t as student
 
 from studies.efficiency import DIVISIONS
 from studies.networks import MEMBERS
-from studies.neural import COUNTED, CROSS_ENTROPY, LEVELS, METHODS, NEURAL, SPLITS, plan
+from studies.neural import AFTER, COUNTED, CROSS_ENTROPY, LEVELS, METHODS, NEURAL, SPLITS, plan
 from studies.neural_gpu import SPEED, on_a_gpu
 from studies.runner import ResultsError, read_json, read_rows
 from studies.sections import table
@@ -161,16 +161,18 @@ Written by `make neural` from `results/neural`. 20,000 images: 10,000 train, 5,0
 the last two divided {DIVISIONS} times; splits {SPLITS[0]} to {SPLITS[-1]}. The network has two hidden layers of 64. Every method trains {MEMBERS} networks, each with another fifth of
 the training rows held aside to choose the epoch; settings are those with the smallest sets on the rows held aside, over all {MEMBERS}. *One network* is the mean over the {MEMBERS}, each
 calibrated and tested by itself; *{MEMBERS} together* are their mean probabilities, as `SCPONeuralClassifier` has them. All have the same loop: AdamW, and after
-cross-entropy weights averaged over about 16 epochs. Of *cross-entropy* dropout, weight decay and epochs are chosen ({len(CROSS_ENTROPY)} settings), of the other losses
-one setting (of two: how much cross-entropy SCPO has, the temperature of ConfTr), and of ConfTr the rate, too. Unless it says *from scratch*, training starts at the best network of
+cross-entropy weights averaged over about 16 epochs. Of *cross-entropy* dropout (of columns, too), weight decay and epochs are chosen ({len(CROSS_ENTROPY)} settings), of the other losses
+one setting (of two: how much cross-entropy SCPO has, the temperature of ConfTr), and of ConfTr the rate, too; all of them leave out {100 * AFTER["input_dropout"]:g} % of the
+columns at random, no hidden units, and decay weights by {AFTER["weight_decay"]:g}. Unless it says *from scratch*, training starts at the best network of
 cross-entropy with {min(how.warm_epochs for how in CROSS_ENTROPY)} epochs. *Cross-entropy, averaged* goes on with cross-entropy, as the others go on with their losses: it tells what is due to the
 loss, and what to going on. *Shared body* is one network with a head for each level.
 
 Who measured what: {"; ".join(machines) or "unknown"}. All were trained on CPUs. Training
 rounds differently on another machine, and ends at another network that is as good: differences between rows of two machines have that in them, too.{_repeated(found, again)}{lacking}
 
-Splits 0 to 4 were for development, with their test rows in view: the defaults of `SCPOLoss` and `Training`, and that probabilities are averaged rather than their
-logarithms, were found there, and fixed before a figure of splits {SPLITS[0]} to {SPLITS[-1]} was seen. All splits are of the same 20,000 images.
+Splits 0 to 4 were for development, with their test rows in view: the defaults of `SCPOLoss` and `Training`, the share of columns left out, and that
+probabilities are averaged rather than their logarithms, were found there, and fixed before a figure of splits {SPLITS[0]} to {SPLITS[-1]} was seen. (Splits 5 to 9 were measured with the
+settings before, without columns left out.) All splits are of the same 20,000 images.
 
 ConfTr, VR-ConfTr and rank-weighted training were re-created from their papers' formulas (`studies/rivals.py`). Sets are cut
 at the probability of the label (LAC) for all."""

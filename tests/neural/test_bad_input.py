@@ -156,6 +156,8 @@ def test_bad_input_is_named(rows, torch):
     for name, value, wanted in (
         ("epochs", -1, "0 or more"),
         ("dropout", 1.0, "below 1"),
+        ("input_dropout", -0.1, "from 0, and below 1"),
+        ("held_aside", 0.0, "above 0, and below 1"),
         ("gamma", 0, "positive number"),
         ("members", True, "1 or more"),
         ("batch_size", 0, "1 or more"),

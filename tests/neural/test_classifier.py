@@ -63,6 +63,7 @@ def test_the_same_seed_gives_the_same_bits_and_leaves_no_trace(rows, torch):
         {"confidence": (0.8, 0.9)},
         {"label_conditional": True, "confidence": 0.8},
         {"cost": [1, 2, 3, 4], "training": Training(members=2, warm_epochs=8, epochs=2, learning_rate=0.01)},
+        {"training": Training(members=1, warm_epochs=8, epochs=2, learning_rate=0.02, input_dropout=0.1)},
         {"network": (8,), "cv": 3},
         {"class_weight": "balanced", "inefficiency": "multiple"},
     ],

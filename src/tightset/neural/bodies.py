@@ -43,14 +43,14 @@ class Head(nn.Module):
         return _array(torch.cat([torch.diag(1 + _STEP * a) for a in self.a], 1)), _array(_STEP * self.b.reshape(-1))
 
 
-def made(network: Any, p: int, C: int, dropout: float) -> nn.Module:
+def made(network: Any, p: int, C: int, dropout: float, input_dropout: float = 0.0) -> nn.Module:
     """A network of ``p`` columns and ``C`` outputs: of hidden layers with these widths, or the one that was given."""
     if isinstance(network, nn.Module):
         return deepcopy(network)
     if isinstance(network, str):
         return Head(C)
     widths = [p, *map(int, network)]
-    layers: list[nn.Module] = []
+    layers: list[nn.Module] = [nn.Dropout(input_dropout)]
     for before, after in pairwise(widths):
         layers += [nn.Linear(before, after, dtype=_KIND), nn.ReLU(), nn.Dropout(dropout)]
     return nn.Sequential(*layers, nn.Linear(widths[-1], C, dtype=_KIND))

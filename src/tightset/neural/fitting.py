@@ -74,7 +74,7 @@ def fit_networks(
             done = -1 if found is None else len(found["states"]) - 1
             courses: list[Course] = []
             for at, progress in enumerate(runtime.progress.split(*[1] * members)):
-                body = made(network, X.shape[1], C, settings.dropout).to(device)
+                body = made(network, X.shape[1], C, settings.dropout, settings.input_dropout).to(device)
                 aside = _aside(len(there.y), settings.held_aside, seed, at)
                 course = Course.begun(body, there, aside, partial(_losses, rows, aim), settings, progress)
                 courses.append(course)
