@@ -85,7 +85,7 @@ asked: $(VENV)/installed
 	$(BIN)/python -m studies asked report --results results/asked --elsewhere results/asked-h200 --out docs/asked.md
 
 # Networks trained for small sets (some hours on 2 cores; it goes on where it was broken off; needs torch, and fashion_mnist
-# among the raw data), each split by itself: python -m studies neural run --split 5 --out results/neural/5.
+# among the raw data), each split by itself: python -m studies neural run --split 10 --out results/neural/10.
 neural: $(VENV)/installed
 	$(BIN)/python -m studies neural run --out results/neural
 	$(BIN)/python -m studies neural report --results results/neural --out docs/neural.md

@@ -30,7 +30,7 @@ asked_app = typer.Typer(
 )
 neural_app = typer.Typer(
     no_args_is_help=True,
-    help="Networks trained for small sets.\n\nExample: python -m studies neural run --split 5 --family scpo",
+    help="Networks trained for small sets.\n\nExample: python -m studies neural run --split 10 --family scpo",
 )
 peers_app = typer.Typer(
     no_args_is_help=True,
@@ -296,7 +296,7 @@ def neural_run(
 ) -> None:
     """Train networks with every loss; every finished row is kept.
 
-    Example: python -m studies neural run --split 5 --family scpo --out quick
+    Example: python -m studies neural run --split 10 --family scpo --out quick
     """
     import torch
 

@@ -79,13 +79,11 @@ def write_neural(results_dir: Path, out: Path, speed: Path = SPEED) -> None:
     if not rows:
         raise ResultsError(f"{results_dir} holds no results; run: python -m studies neural run --out {results_dir}")
     found = _found(rows)
-    elsewhere = results_dir.with_name(f"{results_dir.name}-again")  # rows that another machine measured, too
-    again = _found(row for file in sorted(elsewhere.rglob("rows.csv")) for row in read_rows(file, NEURAL.columns))
     out.write_text(
         "\n\n".join(
             [
                 _INTRO,
-                _opening(found, again, _by_hardware(files)),
+                _opening(found, _by_hardware(files)),
                 *(_section(level, found) for level in LEVELS),
                 _notes(found),
                 _settings(rows),
@@ -136,18 +134,7 @@ def _splits(several: Sequence[int]) -> str:
     return f" (split{'s' * (len(several) > 1)} {', '.join(map(str, several))})"
 
 
-def _repeated(found: Found, again: Found) -> str:
-    """How far apart rows are that two machines measured."""
-    told = []
-    for (method, level), own in again.items():
-        for split, one in own.items():
-            here = found[method, level][split]
-            pairs = ", ".join(f"{here[of]:.3f} and {one[of]:.3f}" for of in (_SINGLE, _TOGETHER))
-            told.append(f"*{method}* at {100 * level:g} %, split {split}: {pairs} ({MEMBERS} together)")
-    return f" Rows that both measured: {'; '.join(told)}." if told else ""
-
-
-def _opening(found: Found, again: Found, where: dict[str, list[dict[str, str]]]) -> str:
+def _opening(found: Found, where: dict[str, list[dict[str, str]]]) -> str:
     machines: list[str] = []
     for name, rows in sorted(where.items(), key=lambda one: -len(one[1])):
         own = _names((row["method"], float(row["confidence"]), int(row["seed"])) for row in rows)
@@ -168,7 +155,7 @@ cross-entropy with {min(how.warm_epochs for how in CROSS_ENTROPY)} epochs. *Cros
 loss, and what to going on. *Shared body* is one network with a head for each level.
 
 Who measured what: {"; ".join(machines) or "unknown"}. All were trained on CPUs. Training
-rounds differently on another machine, and ends at another network that is as good: differences between rows of two machines have that in them, too.{_repeated(found, again)}{lacking}
+rounds differently on another machine, and ends at another network that is as good: differences between rows of two machines have that in them, too.{lacking}
 
 Splits 0 to 4 were for development, with their test rows in view: the defaults of `SCPOLoss` and `Training`, the share of columns left out, and that
 probabilities are averaged rather than their logarithms, were found there, and fixed before a figure of splits {SPLITS[0]} to {SPLITS[-1]} was seen. (Splits 5 to 9 were measured with the

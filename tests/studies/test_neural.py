@@ -53,7 +53,7 @@ def test_the_page_says_who_measured_what_and_what_is_missing(tmp_path):
     from studies.neural import NEURAL, plan
     from studies.neural_report import write_neural
 
-    rows = [one for split in (5, 6) for one in plan([split], ["scpo"]) if (split, one.method) != (6, "SCPO")]
+    rows = [one for split in (10, 11) for one in plan([split], ["scpo"]) if (split, one.method) != (11, "SCPO")]
     sessions = [{"hardware": "a large machine", "rows": 6}, {"hardware": "a small one", "rows": 4}]
     lines = [",".join(NEURAL.columns)]
     for at, one in enumerate(rows):
@@ -64,10 +64,10 @@ def test_the_page_says_who_measured_what_and_what_is_missing(tmp_path):
     write_neural(tmp_path, tmp_path / "page.md", tmp_path / "not-there.json")
     page = (tmp_path / "page.md").read_text()
     assert (
-        "6 rows on a large machine; 4 rows on a small one: *cross-entropy* (split 6); *cross-entropy, averaged*" in page
+        "6 rows on a large machine; 4 rows on a small one: *cross-entropy* (split 11); *cross-entropy, averaged*" in page
     )
-    assert f"**{len(plan()) - 10} of {len(plan())} rows are not measured:** *cross-entropy* (splits 7, 8, 9)" in page
-    assert "*SCPO* (splits 6, 7, 8, 9); *ConfTr, class loss*;" in page
+    assert f"**{len(plan()) - 10} of {len(plan())} rows are not measured:** *cross-entropy* (splits 12, 13, 14)" in page
+    assert "*SCPO* (splits 11, 12, 13, 14); *ConfTr, class loss*;" in page
     assert "## On a GPU" not in page
     assert "(-" not in page.split("### In words")[1]  # no interval of two splits
 
