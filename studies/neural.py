@@ -149,7 +149,8 @@ class Workshop:
             every = [one for epochs in lengths for one in self.of_cross_entropy(levels[0], epochs)]
             return min(every, key=lambda one: one.aside(levels))
         kind = method.removesuffix(SCRATCH)
-        from_scratch, start = method != kind, self.start(levels[-1])
+        from_scratch = method != kind
+        begun = None if from_scratch else self.start(levels[-1]).runs
         several = []
         halves = "ConfTr" in kind
         rates = (_RATE, _LOWER_RATE) if halves and not from_scratch else (_RATE,)
@@ -164,7 +165,7 @@ class Workshop:
                 **AFTER,
             )
             jobs = [
-                Job(settings, levels, member, (kind, at), None if from_scratch else start.runs[member].state)
+                Job(settings, levels, member, (kind, at), begun[member].state if begun else None)
                 for member in range(MEMBERS)
             ]
             several.append((settings, {"fine_rate": rate, **getattr(make, "keywords", {})}, jobs))

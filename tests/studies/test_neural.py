@@ -64,7 +64,8 @@ def test_the_page_says_who_measured_what_and_what_is_missing(tmp_path):
     write_neural(tmp_path, tmp_path / "page.md", tmp_path / "not-there.json")
     page = (tmp_path / "page.md").read_text()
     assert (
-        "6 rows on a large machine; 4 rows on a small one: *cross-entropy* (split 11); *cross-entropy, averaged*" in page
+        "6 rows on a large machine; 4 rows on a small one: *cross-entropy* (split 11); *cross-entropy, averaged*"
+        in page
     )
     assert f"**{len(plan()) - 10} of {len(plan())} rows are not measured:** *cross-entropy* (splits 12, 13, 14)" in page
     assert "*SCPO* (splits 11, 12, 13, 14); *ConfTr, class loss*;" in page
