@@ -51,6 +51,11 @@ print([row["coverage"] > row["confidence"] - 0.03 for row in clf.evaluate(X[1300
 By default it trains five networks, each with another fifth of the training rows held aside, and averages their probabilities: that makes sets
 smaller than any choice of the loss does, and takes five times as long as the one network here.
 
+On images, leave columns out: `Training(input_dropout=0.3, dropout=0.0, weight_decay=0.3)` makes sets smaller than any loss does, since networks of this
+size overfit, whatever they minimise. On split 0 below, five networks for both levels, labels per set go from 1.334 to 1.289 at 95 % and from 2.084 to
+1.924 at 99 %. (To keep a later epoch whose sets are within 2 % of the smallest gains on images, too, and was left: on dna, with 667 training rows, it
+costs 15 % at 99 %.)
+
 In a loop of your own it is one line, `loss = criterion(network(X), y)`: the last of the [examples](examples.md) is such a loop, complete.
 For the logits of a frozen network see [the recipe](recipes/frozen-logits.md).
 

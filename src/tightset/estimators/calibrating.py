@@ -130,7 +130,8 @@ def _first(n_classes: int, own: Sequence[OwnScores], y: np.ndarray) -> np.ndarra
 
 def _commonest(scores: np.ndarray, most: int) -> tuple[np.ndarray, int]:
     """A row of each score, of the commonest first, and of how many of them the score is there twice."""
-    if len(scores) > most and (np.diff(np.sort(scores)) > 0).all():
+    in_order = np.sort(scores)
+    if len(scores) > most and (in_order[1:] > in_order[:-1]).all():
         return np.argpartition(scores, most)[:most], 0
     _, first, count = np.unique(scores, return_index=True, return_counts=True)
     return first[np.argsort(-count, kind="stable")][:most], int((count > 1).sum())
