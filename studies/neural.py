@@ -58,7 +58,7 @@ CROSS_ENTROPY = [
         (120, 0.3, 0.0, 0.3),
     ]
 ]
-# Of all that are trained after it: the longer training needs more, and gains most where columns are left out.
+# Of all that are trained after it: the longer training needs more regularisation.
 AFTER: dict[str, Any] = {"input_dropout": 0.3, "dropout": 0.0, "weight_decay": 0.3}
 _RATE, _LOWER_RATE = 2e-3, 1e-3
 _EPOCHS = 60

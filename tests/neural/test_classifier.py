@@ -96,6 +96,16 @@ def test_members_hold_other_rows_aside_and_average_probabilities(rows):
     np.testing.assert_allclose(np.exp(model.scores(X_new, Shared(clf.classes_))), mean, rtol=1e-4)
 
 
+def test_columns_are_left_out_of_networks_made_here(rows):
+    from tightset.neural.bodies import made
+
+    assert [one.p for one in made((4,), 6, 3, 0.2, 0.3) if hasattr(one, "p")] == [0.3, 0.2]
+    X, y, X_new, _ = rows
+    how = {"members": 1, "warm_epochs": 3, "epochs": 1}
+    whole, some = (neural(training=Training(**how, input_dropout=share)).fit(X, y) for share in (0.0, 0.3))
+    assert (whole.predict_p(X_new) != some.predict_p(X_new)).any()
+
+
 def test_groups_and_assurance(rows):
     X, y, X_new, y_new = rows
     groups = (X[:, 0] > 0).astype(int)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 from scipy import sparse
 
 __all__ = ["distinct_rows", "hash_uniform", "mark_of"]
 
-_HASHED = 2**16  # numbers, at least, of those that there are
+_HASHED = 2**16  # numbers at a time
 
 
 def distinct_rows(X: Any, y: np.ndarray, weight: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
@@ -34,13 +35,17 @@ def distinct_rows(X: Any, y: np.ndarray, weight: np.ndarray | None) -> tuple[np.
 def mark_of(*arrays: np.ndarray) -> int:
     """A number of 63 bits that is fixed by the arrays, else as if random; the width of whole numbers does not count.
 
-    Of many numbers some are looked at, from beginning to end: rows that were drawn anew differ in these, too.
+    Of many numbers the digest has a checksum and some of the numbers themselves: all of them would take longer.
     """
     digest = hashlib.blake2b(digest_size=8)
     for array in arrays:
+        kind = np.dtype(np.intp) if array.dtype.kind == "i" else array.dtype
+        sum_of_all = 0
+        for at in range(0, len(array), _HASHED):
+            sum_of_all = crc32(np.ascontiguousarray(array[at : at + _HASHED], dtype=kind).data, sum_of_all)
         some = array[:: max(1, len(array) // _HASHED)]
-        digest.update(len(array).to_bytes(8, "little"))
-        digest.update(np.ascontiguousarray(some, dtype=np.intp if array.dtype.kind == "i" else None).data)
+        digest.update(b"%d %d " % (len(array), sum_of_all))
+        digest.update(np.ascontiguousarray(some, dtype=kind).data)
     return int.from_bytes(digest.digest(), "little") >> 1
 
 

@@ -129,7 +129,7 @@ def _first(n_classes: int, own: Sequence[OwnScores], y: np.ndarray) -> np.ndarra
 
 
 def _commonest(scores: np.ndarray, most: int) -> tuple[np.ndarray, int]:
-    """A row of each score, of the commonest first, and of how many of them the score is there twice."""
+    """A row of each score, those of the commonest first, and how many of these scores occur more than once."""
     in_order = np.sort(scores)
     if len(scores) > most and (in_order[1:] > in_order[:-1]).all():
         return np.argpartition(scores, most)[:most], 0

@@ -121,7 +121,7 @@ class OwnScores(NamedTuple):
     @classmethod
     def of(cls, scores: np.ndarray, y: np.ndarray) -> Self:
         """From the scores ``(n, C)`` of all labels; a row whose label is none of them (``y < 0``) conforms least."""
-        own = scores.ravel().take(np.arange(len(y)) * scores.shape[1] + np.maximum(y, 0))
+        own = scores.ravel().take(np.arange(len(y)) * scores.shape[1] + np.maximum(y, 0).astype(np.intp, copy=False))
         highest, margin = highest_and_margin(scores)
         first, wrong = own >= highest, own < highest
         tied = np.flatnonzero(margin == 0)

@@ -42,7 +42,7 @@ def jobs_of(estimator: Any, rows: int, columns: int, n_jobs: int | None) -> dict
 
 
 def as_on_all(estimator: Any, rows: int, every: int) -> Any:
-    """A classifier that is trained on so many of the rows as it would be on every one of them.
+    """A classifier that trains on so many of the rows as it would on every one of them.
 
     LightGBM, which would take all cores for any number of rows, is told how many threads these are worth, and boosting
     of scikit-learn that ends early by itself where there are many rows does so on these, too.
@@ -59,15 +59,16 @@ def as_on_all(estimator: Any, rows: int, every: int) -> Any:
 
 def as_before(model: Any, estimator: Any, rows: int, every: int) -> None:
     """Let what `as_on_all` told an estimator not outlast its training."""
-    _last(model).set_params(**{name: getattr(_last(estimator), name) for name in _told(estimator, rows, every)})
+    if told := _told(estimator, rows, every):  # others may refuse to be set once they are trained
+        _last(model).set_params(**{name: getattr(_last(estimator), name) for name in told})
 
 
 def _told(estimator: Any, rows: int, every: int) -> dict[str, Any]:
-    """The parameters that `as_on_all` sets."""
+    """The parameters that `as_on_all` sets; of folds some may be too small to end early, and others not."""
     if _takes_all_cores(estimator):
         return {"n_jobs": threads_for(rows)}
     ends_early = _is(estimator, _BOOSTED) and _last(estimator).early_stopping == "auto"
-    return {"early_stopping": True} if ends_early and rows <= _ROWS_TO_END_EARLY < every else {}
+    return {"early_stopping": True} if ends_early and every > _ROWS_TO_END_EARLY else {}
 
 
 def _is_compiled(estimator: Any) -> bool:

@@ -91,8 +91,9 @@ class SCPONeuralClassifier(ConformalPredictor):
     -----
     `SCPOLoss` is the loss for a training loop of your own.
 
-    X and y may be tensors. The guarantee is that of `SCPOClassifier`. With fewer than 50 training rows, copies of a row
-    counted once, none can be spared to judge by, and the network is trained with cross-entropy only.
+    X and y may be tensors. The guarantee is that of `SCPOClassifier`. With fewer than 50 training rows (of fewer
+    than 200, copies of a row count once) none can be spared to judge by, and the network is trained with cross-entropy
+    only.
 
     Examples
     --------

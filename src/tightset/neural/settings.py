@@ -45,10 +45,6 @@ class Training:
         That of AdamW, on weights and not on biases.
     dropout : float, default 0.2
         The share of hidden units that are left out at random, of networks made here.
-    input_dropout : float, default 0.0
-        The share of columns that are left out at random, of networks made here. Images have many that tell the same:
-        with 0.3, and 0 for ``dropout``, their sets become much smaller, whatever the loss. A table of few columns
-        cannot spare any.
     gamma : float, default 2.0
         How steep the sigmoids are, as in `SCPOLoss`.
     cross_entropy : float, default 1.0
@@ -57,6 +53,10 @@ class Training:
         Weights are averaged over about the last so many epochs, exponentially. With 0 they are not.
     held_aside : float, default 0.2
         The share of the training rows that are held aside to choose the state of the network.
+    input_dropout : float, default 0.0
+        The share of columns that are left out at random, of networks made here. Many columns of an image say the same:
+        with 0.3, and 0 for ``dropout`` and 0.3 for ``weight_decay``, sets of images become several percent smaller. A
+        table of few columns cannot spare any.
 
     Examples
     --------
@@ -73,11 +73,11 @@ class Training:
     fine_rate: float = 2e-3
     weight_decay: float = 0.1
     dropout: float = 0.2
-    input_dropout: float = 0.0
     gamma: float = 2.0
     cross_entropy: float = 1.0
     averaged_epochs: float = 16.0
     held_aside: float = 0.2
+    input_dropout: float = 0.0
 
     def __post_init__(self) -> None:
         least = {"members": 1, "batch_size": 1, "patience": 1, "epochs": 0, "warm_epochs": 0}

@@ -52,7 +52,8 @@ class TrainingRows:
     def distinct(self) -> Self:
         """In memory, each row once, with the weight of all its copies: these train the same model to the last bit."""
         X = self.X.gather()
-        kept, weight = distinct_rows(X, self.codes, bounded(self.weight))
+        scale = 1.0 if self.weight is None else np.exp2(-np.frexp(self.weight.max())[1])  # sums finite, no digit lost
+        kept, weight = distinct_rows(X, self.codes, None if self.weight is None else self.weight * scale)
         return replace(replace(self, X=MemoryRows(X), weight=None).take(kept), weight=bounded(weight))
 
     def by_fold(self, fold: np.ndarray) -> tuple[Self, np.ndarray]:
