@@ -303,11 +303,12 @@ def _verdicts(pairs: dict[str, np.ndarray]) -> str:
         "smaller sets than": [],
         "**larger** sets than": [],
         "sets that these splits cannot tell from those of": [],
+        "sets that were compared on too few splits for an interval with": [],
     }
-    smaller, larger, unclear = groups.values()
+    smaller, larger, unclear, few = groups.values()
     for name, own in pairs.items():
         sure = "**" in _interval(own)
-        into = unclear if not sure else smaller if own.mean() < 0 else larger
+        into = few if len(own) < _FEWEST else unclear if not sure else smaller if own.mean() < 0 else larger
         into.append(f"*{name}* {_percent(own)}")
     return "; ".join(f"{words} {', '.join(own)}" for words, own in groups.items() if own)
 
