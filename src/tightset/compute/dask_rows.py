@@ -108,7 +108,6 @@ class Partitions:
 
     def take(self, index: np.ndarray) -> Self:
         """Some of the rows, by their numbers in increasing order or by a mask; nothing is computed."""
-        give_memory_back()
         by_mask = index.dtype == bool
         if not by_mask and len(index) and not (np.diff(index) > 0).all():
             raise ValueError("rows of a Dask collection can only be taken in increasing order")
@@ -137,7 +136,6 @@ class Partitions:
         """``function(rows, *their part of each vector)`` of every partition, computed now and kept where it is."""
         import dask
 
-        give_memory_back()
         return Kept(self, list(dask.persist(*self._tasks(function, own=self._with_vectors(vectors)))))
 
     def in_blocks(self, count: int, *vectors: Any) -> list[Block]:
@@ -172,7 +170,6 @@ class Partitions:
         """For sums over the rows, with their part of each vector; these are sent to where the rows are only once."""
         import dask
 
-        give_memory_back()
         small = [one if one is None or one.dtype.kind not in "iu" else _smallest(one) for one in vectors]
         kept = [dask.delayed(tuple, pure=False)(own) for own in self._with_vectors(small)]
         tasks = partial(self._tasks, own=list(dask.persist(*kept)))
@@ -202,6 +199,7 @@ class Partitions:
 
     def _with_vectors(self, vectors: Sequence[Any]) -> list[tuple[Any, ...]]:
         """Of each partition which rows are taken, and their part of each vector."""
+        give_memory_back()
         taken = [None] * len(self._parts) if self._taken is None else self._taken
         return [(bits, own) for bits, own in zip(taken, self._cut(vectors), strict=True)]
 
